@@ -12,7 +12,8 @@ KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
 
 SIZE_UNITS = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB, "kB": KB, "KB": KB, "MB": MB, "GB": GB, "TB": TB}
 TOKEN_UNITS = {"": 1, "k": KIB, "K": KIB, "m": MIB, "M": MIB}  # 8k tokens are 8192, as in model names
-MAX_NUMBER = 2**53  # integers stay exact in JSON, CSV and float64
+MAX_BYTES = 2**53  # integers stay exact in JSON, CSV and float64
+MAX_TOKENS = 2**32  # with 2^30 bytes a token, int64 still holds a session
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
@@ -43,7 +44,7 @@ def parse_size(text: str) -> int:
         raise InputError(f"'{text}' has no unit; write {number}GiB (2^30 bytes), {number}GB (10^9 bytes) or {number}B")
     if unit not in SIZE_UNITS:
         raise InputError(f"'{text}': unknown unit '{unit}'; expected one of {', '.join(SIZE_UNITS)}")
-    return _bounded(text, number, SIZE_UNITS[unit], "bytes")
+    return _bounded(text, number, SIZE_UNITS[unit], MAX_BYTES, "bytes")
 
 
 def parse_tokens(text: str) -> int:
@@ -52,17 +53,17 @@ def parse_tokens(text: str) -> int:
     if not found:
         raise InputError(f"'{text}' is not a number of tokens; write for example 4096, 8k (8192) or 1M (1048576)")
     number, unit = found.groups()
-    return _bounded(text, number, TOKEN_UNITS[unit], "tokens")
+    return _bounded(text, number, TOKEN_UNITS[unit], MAX_TOKENS, "tokens")
 
 
-def _bounded(text: str, number: str, factor: int, what: str) -> int:
+def _bounded(text: str, number: str, factor: int, limit: int, what: str) -> int:
     from fractions import Fraction  # exact: 0.1GiB must not pass through a float
 
     value = Fraction(number) * factor
     if value.denominator != 1 or value <= 0:
         raise InputError(f"'{text}' is not a whole, positive number of {what}")
-    if value > MAX_NUMBER:
-        raise InputError(f"'{text}' is more than 2^53 {what}")
+    if value > limit:
+        raise InputError(f"'{text}' is more than {limit:,} {what}")
     return int(value)
 
 

@@ -1,0 +1,28 @@
+"""kvplan: exact memory capacity planning for LLM serving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvplan.planning.estimate import Estimate, estimate
+    from kvplan.specs import load_gpu, load_model
+
+__version__ = "0.1.0"
+__all__ = ["Estimate", "estimate", "load_gpu", "load_model"]
+
+_HOMES = {
+    "Estimate": "kvplan.planning.estimate",
+    "estimate": "kvplan.planning.estimate",
+    "load_gpu": "kvplan.specs",
+    "load_model": "kvplan.specs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the API on first use, so that `import kvplan` and `kvplan --version` stay instant."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kvplan' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

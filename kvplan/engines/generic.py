@@ -1,0 +1,110 @@
+"""No engine in particular: a fraction of the memory, bytes handed out one by one. Also the house's reference."""
+
+from __future__ import annotations
+
+from math import floor
+
+from kvplan.arithmetic import Charge, at_most, ceil_div
+from kvplan.engines.base import Budget, CachePlan, EngineOptions
+from kvplan.memory.cache_groups import CONV_BYTES, STATE_BYTES, CacheGroup, state_bytes, token_bytes
+from kvplan.schemes import Scheme
+from kvplan.sharding import Rank
+from kvplan.specs.gpu import GpuSpec
+from kvplan.units import Line
+
+MEMORY_FRACTION = 0.90  # what serving engines took by default up to 2026
+SOURCE = "generic: no engine's rule"
+
+
+class Generic:
+    """A fraction of what the card offers, less weights and overhead, is cache."""
+
+    name = "generic"
+    version: str | None = None
+    unused: tuple[str, ...] = ("max_batched_tokens", "eager")
+
+    def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
+        """What the runtime offers a process, else what the driver reports, else the name."""
+        return gpu.memory_bytes()
+
+    def weights(self, rank: Rank, scheme: Scheme, shapes: list[Line]) -> list[Line]:  # noqa: ARG002 - the protocol's
+        """Every tensor as stored."""
+        return shapes
+
+    def parameters(self, rank: Rank, from_shapes: int) -> int:  # noqa: ARG002 - the protocol's
+        """As the shapes give them."""
+        return from_shapes
+
+    def budget(self, memory_bytes: int, weights: list[Line], overhead: list[Line], options: EngineOptions) -> Budget:
+        """Requested = floor(memory * fraction); the cache gets what weights and overhead leave of it."""
+        fraction = MEMORY_FRACTION if options.memory_fraction is None else options.memory_fraction
+        requested = floor(memory_bytes * fraction)
+        terms: dict[str, int | float] = {
+            "gpu_memory_bytes": memory_bytes,
+            "memory_fraction": fraction,
+            "weights_bytes": sum(line.bytes for line in weights),
+            "overhead_bytes": sum(line.bytes for line in overhead),
+        }
+        left = requested - int(terms["weights_bytes"]) - int(terms["overhead_bytes"])
+        formula = "floor(gpu_memory_bytes * memory_fraction) - weights_bytes - overhead_bytes"
+        kv = Line("kv_budget", left, formula, terms, SOURCE)
+        share = {key: terms[key] for key in ("gpu_memory_bytes", "memory_fraction")}
+        formula = "gpu_memory_bytes - floor(gpu_memory_bytes * memory_fraction)"
+        return Budget(overhead, kv, Line("unrequested", memory_bytes - requested, formula, share, SOURCE))
+
+    def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
+        """Live bytes, or whole blocks where a block size is given; a unit is one byte."""
+        return [byte_plan(groups, options) for groups in stages]
+
+
+def byte_plan(groups: list[CacheGroup], options: EngineOptions) -> CachePlan:
+    """A plan whose unit is a byte: growing groups charge their tokens, state is fixed."""
+    block = options.block_size or 1
+    charges = tuple(
+        Charge(group.layers * block * token_bytes(group, options.kv), group.window, block)
+        for group in groups
+        if group.kind != "state"
+    )
+    fixed = sum(g.layers * state_bytes(g, options.state_dtype) for g in groups if g.kind == "state")
+    return CachePlan(1, charges, fixed, session_lines(groups, options))
+
+
+def session_lines(groups: list[CacheGroup], options: EngineOptions) -> tuple[Line, ...]:
+    """The bytes of one session at the asked context, group by group."""
+    return tuple(_state_line(g, options) if g.kind == "state" else _token_line(g, options) for g in groups)
+
+
+def _token_line(group: CacheGroup, options: EngineOptions) -> Line:
+    block = options.block_size or 1
+    per_token = token_bytes(group, options.kv)
+    held = ceil_div(at_most(options.context, group.window), block) * block
+    tokens = "context_tokens" if group.window is None else "min(context_tokens, window)"
+    if block > 1:
+        tokens = f"ceil({tokens} / block_size) * block_size"
+    terms: dict[str, int | float] = {"layers": group.layers, "context_tokens": options.context}
+    terms |= {"window": group.window} if group.window else {}
+    terms |= {"block_size": block} if block > 1 else {}
+    terms |= {"heads": group.heads, "k_width": group.k_width}
+    terms |= {"v_width": group.v_width} if group.v_width else {}
+    terms["bytes_per_token_and_layer"] = per_token
+    formula = f"layers * {tokens} * bytes_per_token_and_layer"
+    return Line(f"session/{group.kind}", group.layers * held * per_token, formula, terms, _widths_text(group))
+
+
+def _widths_text(group: CacheGroup) -> str:
+    if group.kind in ("latent", "indexer"):
+        return f"{group.kind}: {group.k_width} + {group.v_width} elements a token, whole on every rank"
+    return f"one K of {group.heads} x {group.k_width} and one V of {group.heads} x {group.v_width} a token"
+
+
+def _state_line(group: CacheGroup, options: EngineOptions) -> Line:
+    terms: dict[str, int | float] = {
+        "layers": group.layers,
+        "state_elements": group.state_elements,
+        "state_bytes_per_value": STATE_BYTES[options.state_dtype or "bf16"],
+        "conv_elements": group.conv_elements,
+        "conv_bytes_per_value": CONV_BYTES,
+    }
+    formula = "layers * (state_elements * state_bytes_per_value + conv_elements * conv_bytes_per_value)"
+    size = group.layers * state_bytes(group, options.state_dtype)
+    return Line("session/state", size, formula, terms, "recurrent state, the same at every length")

@@ -1,0 +1,1 @@
+"""What a model keeps in memory: its tensors, parameters, weight bytes and caches."""

@@ -1,0 +1,246 @@
+"""Which component of a model gets which format: schemes of Hugging Face checkpoints, GGUF files and model files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from kvplan.errors import InputError, did_you_mean
+from kvplan.formats import FORMATS, Format
+
+BLOCK_COMPONENTS = ("attention", "state", "mlp", "experts", "shared_experts")
+COMPONENTS = (*BLOCK_COMPONENTS, "embedding", "head", "router", "other")
+
+
+class Matrix(NamedTuple):
+    """What a scheme may look at: a matrix, and where in which model it stands."""
+
+    component: str
+    tensor: str
+    columns: int
+    layer: int
+    layers: int
+    gqa: int
+    experts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Formats for the matrices of a model; vectors (norms, biases, convolutions) are kept in `vector_format`."""
+
+    name: str
+    nominal_bytes: float  # of a parameter on a whiteboard: 2 for bf16, 0.5 for 4-bit formats, 4.5/8 for q4_k_m
+    vector_format: Format
+    choose: Callable[[Matrix], Format]
+    depends_on_depth: bool = False  # two layers alike in shape may get different formats
+
+    def intended(
+        self,
+        component: str,
+        tensor: str,
+        rows: int,  # noqa: ARG002 - asked like format_of
+        columns: int,
+        *,
+        layer: int = 0,
+        layers: int = 1,
+        gqa: int = 1,
+        experts: int = 0,
+    ) -> Format:
+        """The format that the scheme names for this matrix, whether or not its rows divide into blocks.
+
+        `layer` of `layers` counts the layers that own such a tensor; `gqa` is query heads for each KV head.
+        """
+        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts))
+
+    def format_of(
+        self,
+        component: str,
+        tensor: str,
+        rows: int,
+        columns: int,
+        *,
+        layer: int = 0,
+        layers: int = 1,
+        gqa: int = 1,
+        experts: int = 0,
+    ) -> Format:
+        """The format of this matrix; a ggml type gives way to another where rows do not divide into its blocks."""
+        wanted = self.intended(component, tensor, rows, columns, layer=layer, layers=layers, gqa=gqa, experts=experts)
+        return wanted.fallback(columns)
+
+
+# Hugging Face: linear layers inside the layers are quantised, embedding, head and routers are not. That is what
+# AutoGPTQ, AutoAWQ, bitsandbytes and the FP8, MXFP4 and NVFP4 recipes do, unless a checkpoint lists other modules:
+# gpt-oss keeps only its routed experts in mxfp4, which its model file says with a mapping.
+_BLOCK_FORMATS = {
+    **{name: name for name in ("fp8", "fp8-channel", "fp8-block128", "int8", "nf4", "nf4-double", "nvfp4", "mxfp4")},
+    "gptq": "gptq-int4-g128",
+    "gptq-g64": "gptq-int4-g64",
+    "gptq-g32": "gptq-int4-g32",
+    "gptq-int8": "gptq-int8-g128",
+    "awq": "awq-int4-g128",
+    "awq-g64": "awq-int4-g64",
+    "awq-g32": "awq-int4-g32",
+}
+_WHOLE = ("fp32", "bf16", "fp16")
+
+
+class Rule(NamedTuple):
+    """`special` where the condition holds (see `_holds`), else `otherwise`, else the base type of the mixture."""
+
+    special: str
+    where: str = "always"
+    otherwise: str = ""
+
+
+class Mixture(NamedTuple):
+    """A llama-quantize file type: the base type and what departs from it."""
+
+    base: str
+    v: Rule | None = None  # attn_v, and a fused attn_qkv
+    down: Rule | None = None  # ffn_down, dense or experts
+    o: str = ""  # attn_output
+    o_of_8: str = ""  # attn_output of a model with exactly eight experts
+
+
+# src/llama-quant.cpp, llama_tensor_get_type_impl, without an importance matrix (one adds bits to the first ffn_down of
+# q4_0 and q5_0 and takes them from iq4_nl and iq4_xs). Left out: what it does for the Falcon architecture.
+_MIXTURES = {
+    **{name: Mixture(name) for name in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k")},
+    "q2_k": Mixture("q2_k", Rule("q4_k", "gqa 4", "q3_k"), Rule("q3_k"), "q3_k", "q5_k"),
+    "q3_k_s": Mixture("q3_k", o_of_8="q5_k"),
+    "q3_k_m": Mixture("q3_k", Rule("q5_k", "first 2", "q4_k"), Rule("q5_k", "first 16th", "q4_k"), "q4_k", "q5_k"),
+    "q3_k_l": Mixture("q3_k", Rule("q5_k"), Rule("q5_k"), "q5_k"),
+    "q4_k_s": Mixture("q4_k", Rule("q5_k", "first 4"), Rule("q5_k", "first 8th"), o_of_8="q5_k"),
+    "q4_k_m": Mixture("q4_k", Rule("q6_k", "more"), Rule("q6_k", "more"), o_of_8="q5_k"),
+    "q5_k_s": Mixture("q5_k"),
+    "q5_k_m": Mixture("q5_k", Rule("q6_k", "more"), Rule("q6_k", "more")),
+    "iq4_nl": Mixture("iq4_nl", Rule("q5_k", "gqa 4"), Rule("q5_k", "first 8th"), o_of_8="q5_k"),
+    "iq4_xs": Mixture("iq4_xs", Rule("q5_k", "gqa 4"), Rule("q5_k", "first 8th"), o_of_8="q5_k"),
+}
+_DEEP = ("first", "more")  # conditions that look at the layer begin so
+
+# Tensors that have rules; all others get the base type. So does MLA: published files have attn_kv_b in the base type,
+# and newer converters split it into attn_k_b and attn_v_b, which no rule names.
+_ROLES = {
+    **dict.fromkeys(("v_proj", "qkv_proj", "in_proj_qkv"), "v"),
+    "k_proj": "k",
+    "o_proj": "o",
+    "down_proj": "down",
+}
+
+SCHEME_NAMES = (*_WHOLE, *_BLOCK_FORMATS, "f16", *_MIXTURES, "mxfp4_moe")
+_ALIASES = {"f32": "fp32", "q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}  # llama-quantize knows these too
+
+
+def scheme(spec: str | Mapping[str, str]) -> Scheme:
+    """A named scheme, or one format for each component with `default` (a scheme) for those not listed; InputError."""
+    return _named(spec) if isinstance(spec, str) else _mapped(spec)
+
+
+def _named(spec: str) -> Scheme:
+    name = _ALIASES.get(spec.lower(), spec.lower())
+    if name in _WHOLE or name in _BLOCK_FORMATS:
+        blocks = FORMATS[_BLOCK_FORMATS.get(name, name)]
+        compute = blocks if name in _WHOLE else FORMATS["bf16"]
+        return Scheme(name, blocks.nominal_bits / 8, compute, partial(_blocks_or_compute, blocks, compute))
+    vectors = FORMATS["f32"]  # the converters keep one-dimensional tensors and routers in f32
+    if name == "f16":
+        return Scheme(name, 2.0, vectors, _gguf_f16)
+    if name == "mxfp4_moe":
+        return Scheme(name, FORMATS["mxfp4-ggml"].nominal_bits / 8, vectors, _mxfp4_moe)
+    if name in _MIXTURES:
+        mixture = _MIXTURES[name]
+        deep = any(rule is not None and rule.where.startswith(_DEEP) for rule in (mixture.v, mixture.down))
+        return Scheme(name, FORMATS[mixture.base].nominal_bits / 8, vectors, partial(_mixed, mixture), deep)
+    near = did_you_mean(name, SCHEME_NAMES)
+    raise InputError(f"unknown weight scheme '{spec}'{near} (known: {', '.join(SCHEME_NAMES)})")
+
+
+def _blocks_or_compute(blocks: Format, compute: Format, matrix: Matrix) -> Format:
+    return blocks if matrix.component in BLOCK_COMPONENTS else compute
+
+
+def _gguf_f16(matrix: Matrix) -> Format:
+    return FORMATS["f32" if matrix.component == "router" else "f16"]
+
+
+def _mxfp4_moe(matrix: Matrix) -> Format:
+    if matrix.component == "router":
+        return FORMATS["f32"]
+    return FORMATS["mxfp4-ggml" if matrix.component == "experts" else "q8_0"]
+
+
+def _mixed(mixture: Mixture, matrix: Matrix) -> Format:
+    if matrix.component == "router":
+        return FORMATS["f32"]
+    if matrix.component == "head" or matrix.tensor == "tied_embed_tokens":
+        return _output_format(FORMATS[mixture.base], matrix.columns)
+    return FORMATS[_mixed_type(mixture, _ROLES.get(matrix.tensor, ""), matrix)]
+
+
+def _output_format(base: Format, columns: int) -> Format:
+    """`output.weight`, and a token embedding that doubles as it: six bits, or eight."""
+    return FORMATS["q8_0" if base.name == "q8_0" or not base.accepts(columns) else "q6_k"]
+
+
+def _mixed_type(mixture: Mixture, role: str, matrix: Matrix) -> str:
+    if matrix.experts == 8 and role in ("v", "k"):
+        return "q8_0"  # small beside eight experts
+    if role == "o":
+        return (mixture.o_of_8 if matrix.experts == 8 else mixture.o) or mixture.base
+    rule = {"v": mixture.v, "down": mixture.down}.get(role)
+    chosen = mixture.base if rule is None else _ruled(rule, mixture.base, matrix)
+    is_70b = matrix.layers == 80 and matrix.gqa > 1
+    return "q5_k" if is_70b and role == "v" and chosen in ("q3_k", "q4_k") else chosen
+
+
+def _ruled(rule: Rule, base: str, matrix: Matrix) -> str:
+    return rule.special if _holds(rule.where, matrix) else rule.otherwise or base
+
+
+def _holds(where: str, matrix: Matrix) -> bool:
+    layer, layers = matrix.layer, matrix.layers
+    return {
+        "always": True,
+        "gqa 4": matrix.gqa >= 4,
+        "first 2": layer < 2,
+        "first 4": layer < 4,
+        "first 8th": layer < layers // 8,
+        "first 16th": layer < layers // 16,
+        # the first and the last eighth, and every third layer between them
+        "more": layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2,
+    }[where]
+
+
+def _mapped(spec: Mapping[str, str]) -> Scheme:
+    known = ("default", *COMPONENTS)
+    for component in spec:
+        if component not in known:
+            near = did_you_mean(component, known)
+            raise InputError(f"weights: unknown component '{component}'{near} (known: {', '.join(known)})")
+    if "default" not in spec:
+        raise InputError("weights: 'default' is missing; it names the scheme of the components that are not listed")
+    rest = _named(spec["default"])
+    chosen = {component: _block_format(component, name) for component, name in spec.items() if component != "default"}
+    # most parameters are in the experts, else in the MLPs: their format is the one that people name
+    largest = chosen.get("experts") or chosen.get("mlp")
+    nominal_bytes = largest.nominal_bits / 8 if largest else rest.nominal_bytes
+    name = ", ".join(f"{component}: {value}" for component, value in spec.items())
+    return Scheme(name, nominal_bytes, rest.vector_format, partial(_listed, chosen, rest), rest.depends_on_depth)
+
+
+def _block_format(component: str, name: str) -> Format:
+    """The format of this name, or the one that the scheme of this name gives to linear layers."""
+    low = name.lower()
+    found = FORMATS.get(_BLOCK_FORMATS.get(low, low))
+    if found is None:
+        known = list(dict.fromkeys((*FORMATS, *_BLOCK_FORMATS)))
+        raise InputError(f"weights: {component}: unknown format '{name}'{did_you_mean(low, known)}")
+    return found
+
+
+def _listed(chosen: Mapping[str, Format], rest: Scheme, matrix: Matrix) -> Format:
+    return chosen.get(matrix.component) or rest.choose(matrix)
