@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvplan.planning.estimate import Estimate, estimate
-    from kvplan.specs import load_gpu, load_model
+    from kvplan.specs.load import load_gpu, load_model
 
 __version__ = "0.1.0"
 __all__ = ["Estimate", "estimate", "load_gpu", "load_model"]
@@ -14,8 +14,8 @@ __all__ = ["Estimate", "estimate", "load_gpu", "load_model"]
 _HOMES = {
     "Estimate": "kvplan.planning.estimate",
     "estimate": "kvplan.planning.estimate",
-    "load_gpu": "kvplan.specs",
-    "load_model": "kvplan.specs",
+    "load_gpu": "kvplan.specs.load",
+    "load_model": "kvplan.specs.load",
 }
 
 

@@ -55,6 +55,7 @@ class Engine(Protocol):
 
     name: str
     version: str | None
+    memory_fraction: float  # requested by default
     unused: tuple[str, ...]  # options this engine's rules do not look at
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:

@@ -6,13 +6,12 @@ from math import floor
 
 from kvplan.arithmetic import Charge, at_most, ceil_div
 from kvplan.engines.base import Budget, CachePlan, EngineOptions
-from kvplan.memory.cache_groups import CONV_BYTES, STATE_BYTES, CacheGroup, state_bytes, token_bytes
+from kvplan.memory.cache_groups import CONV_BYTES, STATE_BYTES, CacheGroup, state_bytes, token_bytes, token_formula
 from kvplan.schemes import Scheme
 from kvplan.sharding import Rank
 from kvplan.specs.gpu import GpuSpec
 from kvplan.units import Line
 
-MEMORY_FRACTION = 0.90  # what serving engines took by default up to 2026
 SOURCE = "generic: no engine's rule"
 
 
@@ -21,6 +20,7 @@ class Generic:
 
     name = "generic"
     version: str | None = None
+    memory_fraction: float = 0.90  # what serving engines took by default up to 2026
     unused: tuple[str, ...] = ("max_batched_tokens", "eager")
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
@@ -37,7 +37,7 @@ class Generic:
 
     def budget(self, memory_bytes: int, weights: list[Line], overhead: list[Line], options: EngineOptions) -> Budget:
         """Requested = floor(memory * fraction); the cache gets what weights and overhead leave of it."""
-        fraction = MEMORY_FRACTION if options.memory_fraction is None else options.memory_fraction
+        fraction = self.memory_fraction if options.memory_fraction is None else options.memory_fraction
         requested = floor(memory_bytes * fraction)
         terms: dict[str, int | float] = {
             "gpu_memory_bytes": memory_bytes,
@@ -54,28 +54,26 @@ class Generic:
 
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """Live bytes, or whole blocks where a block size is given; a unit is one byte."""
-        return [byte_plan(groups, options) for groups in stages]
+        return [byte_plan(groups, options, options.block_size or 1) for groups in stages]
 
 
-def byte_plan(groups: list[CacheGroup], options: EngineOptions) -> CachePlan:
-    """A plan whose unit is a byte: growing groups charge their tokens, state is fixed."""
-    block = options.block_size or 1
+def byte_plan(groups: list[CacheGroup], options: EngineOptions, block: int) -> CachePlan:
+    """A plan whose unit is a byte: growing groups charge their tokens in blocks, state is fixed."""
     charges = tuple(
         Charge(group.layers * block * token_bytes(group, options.kv), group.window, block)
         for group in groups
         if group.kind != "state"
     )
     fixed = sum(g.layers * state_bytes(g, options.state_dtype) for g in groups if g.kind == "state")
-    return CachePlan(1, charges, fixed, session_lines(groups, options))
+    return CachePlan(1, charges, fixed, session_lines(groups, options, block))
 
 
-def session_lines(groups: list[CacheGroup], options: EngineOptions) -> tuple[Line, ...]:
+def session_lines(groups: list[CacheGroup], options: EngineOptions, block: int) -> tuple[Line, ...]:
     """The bytes of one session at the asked context, group by group."""
-    return tuple(_state_line(g, options) if g.kind == "state" else _token_line(g, options) for g in groups)
+    return tuple(_state_line(g, options) if g.kind == "state" else _token_line(g, options, block) for g in groups)
 
 
-def _token_line(group: CacheGroup, options: EngineOptions) -> Line:
-    block = options.block_size or 1
+def _token_line(group: CacheGroup, options: EngineOptions, block: int) -> Line:
     per_token = token_bytes(group, options.kv)
     held = ceil_div(at_most(options.context, group.window), block) * block
     tokens = "context_tokens" if group.window is None else "min(context_tokens, window)"
@@ -84,10 +82,7 @@ def _token_line(group: CacheGroup, options: EngineOptions) -> Line:
     terms: dict[str, int | float] = {"layers": group.layers, "context_tokens": options.context}
     terms |= {"window": group.window} if group.window else {}
     terms |= {"block_size": block} if block > 1 else {}
-    terms |= {"heads": group.heads, "k_width": group.k_width}
-    terms |= {"v_width": group.v_width} if group.v_width else {}
-    terms["bytes_per_token_and_layer"] = per_token
-    formula = f"layers * {tokens} * bytes_per_token_and_layer"
+    formula = f"layers * {tokens} * ({token_formula(group, options.kv)})"
     return Line(f"session/{group.kind}", group.layers * held * per_token, formula, terms, _widths_text(group))
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
-from kvplan.memory.parameters import edge_tensors, widths_of
-from kvplan.memory.tensors import Tensor, stored_tensors
+from kvplan.memory.parameters import distinct_layers, edge_tensors, widths_of
+from kvplan.memory.tensors import Tensor, Widths, stored_tensors
 from kvplan.schemes import Scheme
 from kvplan.sharding import Rank
+from kvplan.specs.layers import Layer
+from kvplan.specs.model import ModelSpec
 from kvplan.units import Line
 
 EXTRA_BYTES = 2  # towers and prediction heads are served in 16 bit
@@ -38,35 +40,63 @@ class StoredTensor(NamedTuple):
 def stored(rank: Rank, scheme: Scheme) -> list[StoredTensor]:
     """Every distinct tensor of the rank with its format and count."""
     counts: dict[StoredTensor, int] = {}
-    for tensor, layer, repeats in _placed(rank, scheme.depends_on_depth):
-        entry = _stored(tensor, rank, scheme, layer)
+    for tensor, owner, repeats in _placed(rank, scheme.depends_on_depth):
+        entry = _stored(tensor, scheme, owner)
         counts[entry] = counts.get(entry, 0) + repeats * tensor.copies
     return [entry._replace(count=count) for entry, count in counts.items()]
 
 
-def _placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, int, int]]:
-    """Tensors with the index of their layer and a repeat count; layers apart only where the scheme looks at depth."""
+class _Owner(NamedTuple):
+    """Where a tensor stands, as far as schemes look at it."""
+
+    layer: int = 0  # among the layers of the model that have such a tensor
+    layers: int = 1
+    gqa: int = 1
+    experts: int = 0
+
+
+def _placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, _Owner, int]]:
+    """Tensors with their place and a repeat count; layers apart only where the scheme looks at depth."""
     widths = widths_of(rank.model)
     for tensor in edge_tensors(rank):
-        yield tensor, 0, 1
-    repeats: dict[int, int] = {}
-    for layer in rank.layers:
-        repeats[id(layer)] = repeats.get(id(layer), 0) + 1
-    done: set[int] = set()
+        yield tensor, _Owner(), 1
+    if not by_depth:
+        for layer, count in distinct_layers(rank.layers):
+            for tensor in stored_tensors(layer, widths):
+                yield tensor, _Owner(), count
+        return
+    owners = _owners(rank.model, widths)
     for index, layer in enumerate(rank.layers, rank.first_layer):
-        if not by_depth and id(layer) in done:
-            continue
-        done.add(id(layer))
         for tensor in stored_tensors(layer, widths):
-            yield tensor, index, 1 if by_depth else repeats[id(layer)]
+            yield tensor, owners[tensor.name, index], 1
 
 
-def _stored(tensor: Tensor, rank: Rank, scheme: Scheme, layer: int) -> StoredTensor:
+def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], _Owner]:
+    """The place of every tensor of the whole model, by name and layer."""
+    indices: dict[str, list[int]] = {}
+    for index, layer in enumerate(model.stack):
+        for name in dict.fromkeys(tensor.name for tensor in stored_tensors(layer, widths)):
+            indices.setdefault(name, []).append(index)
+    return {
+        (name, index): _Owner(place, len(where), _gqa(model.stack[index]), _experts(model.stack[index]))
+        for name, where in indices.items()
+        for place, index in enumerate(where)
+    }
+
+
+def _gqa(layer: Layer) -> int:
+    return layer.attention.heads // layer.attention.kv_heads if layer.attention else 1
+
+
+def _experts(layer: Layer) -> int:
+    return layer.moe.experts if layer.moe else 0
+
+
+def _stored(tensor: Tensor, scheme: Scheme, owner: _Owner) -> StoredTensor:
     rows, columns = tensor.rows, tensor.columns
-    if tensor.role == "vector":
-        form, wanted = scheme.vector_format, scheme.vector_format
-    else:
-        place = {"layer": layer, "layers": len(rank.model.stack)}
+    form = wanted = scheme.vector_format
+    if tensor.role != "vector":
+        place = owner._asdict()
         form = scheme.format_of(tensor.component, tensor.name, rows, columns, **place)
         wanted = scheme.intended(tensor.component, tensor.name, rows, columns, **place)
     fallback = wanted.name if wanted.name != form.name else None

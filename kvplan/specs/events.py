@@ -35,17 +35,19 @@ def build(text: str, problems: list[Problem]) -> Node | None:
         return builder.read(yaml.parse(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         report(problems, *_syntax_problem(error, text))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, OverflowError):  # the last two: the pure Python parser, on absurd numbers
         report(problems, None, "", "this is not valid YAML")
     return None
 
 
 # What the parser says, in a user's words; its two implementations phrase the same mistake differently.
 _SYNTAX: Final = (
+    ("nesting depth", f"nested more than {MAX_DEPTH} deep"),
     ("mapping values are not allowed", "a ': ' where no key can be; check the indentation, or quote the value"),
     ("cannot start any token", "a value cannot start with this character; quote it"),
     ("found unexpected end of stream", "a quote is opened and never closed"),
     ("could not find expected ':'", "a line that is not 'key: value'"),
+    ("node content", "a value or a key is missing here"),
     ("flow sequence", "a list is opened with '[' and not closed"),
     ("flow mapping", "a mapping is opened with '{' and not closed"),
     ("block mapping", "a line that does not fit the keys around it; check the indentation"),
@@ -203,7 +205,7 @@ def _wrong_key(node: Node) -> str:
     if node.text is None:
         return "a list or mapping cannot be a key; write a name"
     if not node.text:
-        return "a ':' with no key before it"
+        return "an empty key; write a name"
     if _CONTROL.search(node.text):
         return "a key with a control character; leave it out"
     meaning = None if node.quoted else classify(node.text)

@@ -15,6 +15,10 @@ from kvplan.units import GB, GIB, MIB
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")
 LINKS = ("nvlink", "nvlink-bridge", "infinity-fabric", "ethernet", "ici", "neuronlink")
 
+_SIZE = number(above=0, maximum=1_000_000)  # GB or GiB, up to a petabyte: products stay finite and below 2^53
+_RATE = number(above=0, maximum=1_000_000_000)
+_COUNT = integer(1, 1_000_000_000)
+_TRUST = choice("high", "medium", "low")
 _FRACTION = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
 _LABEL = re.compile(r"\d+g\.(\d+)gb(?:\+.+)?")  # 1g.10gb+me: the nameplate of a slice
 
@@ -31,7 +35,7 @@ class Interconnect:
     """The links between GPUs of one machine or pod, PCIe aside."""
 
     kind: str = key(choice(*LINKS), "kind of link")
-    gb_per_s: float | None = key(number(above=0), "GB/s of one GPU, all links together", default=None)
+    gb_per_s: float | None = key(_RATE, "GB/s of one GPU, all links together", default=None)
     counted: str | None = key(choice("both directions", "one direction"), "what the figure counts", default=None)
 
 
@@ -39,12 +43,12 @@ class Interconnect:
 class MigSlice:
     """A part of a GPU that works as a GPU of its own."""
 
-    reported_memory_mib: int | None = key(integer(), "memory by the driver, MiB", default=None)
-    runtime_memory_gib: float | None = key(number(above=0), "memory a process is offered, GiB", default=None)
+    reported_memory_mib: int | None = key(_COUNT, "memory by the driver, MiB", default=None)
+    runtime_memory_gib: float | None = key(_SIZE, "memory a process is offered, GiB", default=None)
     memory_fraction: str = key(text(), "share of memory and bandwidth, such as 1/8")
-    sm_count: int | None = key(integer(), "streaming multiprocessors", default=None)
+    sm_count: int | None = key(_COUNT, "streaming multiprocessors", default=None)
     sm_fraction: str = key(text(), "share of the multiprocessors by name, such as 1/7")
-    max_instances: int = key(integer(), "how many of these one GPU holds")
+    max_instances: int = key(_COUNT, "how many of these one GPU holds")
 
     def __post_init__(self) -> None:
         share("memory_fraction", self.memory_fraction)
@@ -71,31 +75,29 @@ class GpuSpec:
     driver_names: tuple[str, ...] = key(one_or_more(text()), "what the driver calls it", default=())
     vendor: str | None = key(text(), "who makes it", default=None)
     memory_type: str | None = key(text(), "kind of memory, such as HBM3", default=None)
-    nominal_memory_gb: float | None = key(number(above=0), "memory on paper, GB (10^9 bytes)", default=None)
+    nominal_memory_gb: float | None = key(_SIZE, "memory on paper, GB (10^9 bytes)", default=None)
     memory_options_gb: tuple[float, ...] = key(
-        list_of(number(above=0)), "sizes it is sold with where there are several, GB", default=()
+        list_of(_SIZE), "sizes it is sold with where there are several, GB", default=()
     )
-    reported_memory_mib: int | None = key(integer(), "memory by the driver, MiB (nvidia-smi)", default=None)
+    reported_memory_mib: int | None = key(_COUNT, "memory by the driver, MiB (nvidia-smi)", default=None)
     runtime_memory_gib: float | None = key(
-        number(above=0), "memory the runtime offers a process, GiB (torch total), the least that was seen", default=None
+        _SIZE, "memory the runtime offers a process, GiB (torch total), the least that was seen", default=None
     )
     unified_memory: bool = key(boolean(), "CPU and GPU share the memory", default=False)
-    bandwidth_gb_per_s: float | None = key(number(above=0), "memory bandwidth, GB/s", default=None)
+    bandwidth_gb_per_s: float | None = key(_SIZE, "memory bandwidth, GB/s", default=None)
     dense_tflops: dict[str, float] = key(
-        mapping_of(number(above=0)), f"peak without sparsity, 10^12 operations/s, of {', '.join(DTYPES)}", default=dict
+        mapping_of(_RATE), f"peak without sparsity, 10^12 operations/s, of {', '.join(DTYPES)}", default=dict
     )
-    l2_cache_mb: float | None = key(number(above=0), "L2 cache, MB", default=None)
-    sm_count: int | None = key(integer(), "streaming multiprocessors or compute units", default=None)
+    l2_cache_mb: float | None = key(_SIZE, "L2 cache, MB", default=None)
+    sm_count: int | None = key(_COUNT, "streaming multiprocessors or compute units", default=None)
     compute_capability: str | None = key(text(), 'what kernels are built for, quoted: "9.0", gfx942', default=None)
-    tdp_w: float | None = key(number(above=0), "power limit, W", default=None)
+    tdp_w: float | None = key(_RATE, "power limit, W", default=None)
     interconnect: Interconnect | None = key(section(Interconnect), "links to other GPUs", default=None)
-    pcie_gen: int | None = key(integer(), "PCIe generation", default=None)
+    pcie_gen: int | None = key(_COUNT, "PCIe generation", default=None)
     source: tuple[str, ...] = key(one_or_more(text()), "where the figures are from", default=())
-    confidence: str | None = key(choice("high", "medium", "low"), "trust in the figures", default=None)
+    confidence: str | None = key(_TRUST, "trust in the figures", default=None)
     notes: str | None = key(text(), "what a reader should know", default=None)
-    mig_confidence: str | None = key(
-        choice("high", "medium", "low"), "trust in the slices (default: confidence)", default=None
-    )
+    mig_confidence: str | None = key(_TRUST, "trust in the slices (default: confidence)", default=None)
     mig: dict[str, MigSlice] = key(mapping_of(section(MigSlice)), "MIG slices by name, such as 1g.10gb", default=dict)
 
     def __post_init__(self) -> None:
@@ -171,7 +173,7 @@ class GpuSpec:
         return _known(self)
 
 
-def load_gpu(path: Path) -> GpuSpec:
+def load_gpu_file(path: Path) -> GpuSpec:
     """The GPU that a file describes; SpecError tells every problem of it."""
     return load(GpuSpec, read_file(path, _check), str(path))
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from kvplan.errors import InputError
 from kvplan.specs import zoo
-from kvplan.specs.gpu import GpuSpec, load_gpu
+from kvplan.specs.gpu import GpuSpec, load_gpu_file
 from kvplan.specs.scalars import shown
 
 MAX_GPUS = 65_536
 _COUNTED = re.compile(r"([0-9]+)[xX](.*)", re.DOTALL)
 
 
-class GpuChoice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GpuChoice:
     """A GPU and how many of it; the count is None where the text has none."""
 
     gpu: GpuSpec
@@ -43,8 +44,9 @@ def parse_gpu(text: str) -> GpuChoice:
 
 
 def _one_gpu(text: str) -> GpuSpec:
+    """One GPU by name, slice, file or `local`; raises as `parse_gpu` does."""
     if zoo.is_path(text):
-        return load_gpu(Path(text))
+        return load_gpu_file(Path(text))
     name, colon, profile = text.rpartition(":")
     if not colon:
         return _whole_gpu(text)
@@ -58,4 +60,4 @@ def _whole_gpu(name: str) -> GpuSpec:
         from kvplan.specs.local_gpu import local_gpu  # loads NVML's bindings
 
         return local_gpu()
-    return load_gpu(Path(name) if zoo.is_path(name) else zoo.find("gpus", name))
+    return load_gpu_file(Path(name) if zoo.is_path(name) else zoo.find("gpus", name))

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kvplan.errors import InputError, MissingPackageError, NoDeviceError
 from kvplan.specs import zoo
-from kvplan.specs.gpu import GpuSpec, load_gpu
+from kvplan.specs.gpu import GpuSpec, load_gpu_file
 from kvplan.units import MIB
 
 SAME_MEMORY = 0.12  # ECC takes 6 % off; the 12 GB card of a name that also has 10 GB is 20 % more
 _ELSE = "name a GPU instead, for example --gpu h100-sxm"
 
 
-class DriverAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverAnswer:
     """What the driver says of its first device; None where it does not say."""
 
     name: str
@@ -69,7 +71,8 @@ def ask_driver() -> DriverAnswer:
     except pynvml.NVMLError as error:
         raise NoDeviceError(f"the NVIDIA driver does not answer ({error}); {_ELSE}") from None
     finally:
-        pynvml.nvmlShutdown()
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
 
 
 def _first_device(nvml: Any) -> DriverAnswer:
@@ -109,10 +112,10 @@ def _text(answer: str | bytes | None) -> str:
 
 def _from_zoo(answer: DriverAnswer) -> GpuSpec | None:
     """The zoo's GPU of the driver's name, unless its memory says that it is another one."""
-    name = zoo.lookup("gpus", answer.name)
+    name = zoo.lookup("gpus", answer.name) or zoo.lookup("gpus", f"NVIDIA {answer.name}")  # drivers before 470
     if name is None:
         return None
-    gpu = load_gpu(zoo.find("gpus", name))
+    gpu = load_gpu_file(zoo.find("gpus", name))
     if answer.memory_mib is None or gpu.unified_memory:
         return gpu
     listed = gpu.memory_bytes().bytes

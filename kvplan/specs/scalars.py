@@ -9,11 +9,12 @@ MAX_INTEGER = 2**53  # integers stay exact in JSON, CSV and float64
 _LONGEST_NUMBER = 64  # characters; longer than any quantity, short enough to convert at once
 
 _NUMBER = re.compile(r"([-+]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([-+]?[0-9]+))?")
-_LEADING_ZERO = re.compile(r"([-+]?)0+(?=[0-9])(.*)")
-_OTHER_BASE = re.compile(r"([-+]?)0([xXoObB])([0-9a-fA-F_]*)")
-_BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9].*)?", re.DOTALL)
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)", re.IGNORECASE)
+# Rarely needed, so left for `re` to compile and keep when the first such value turns up.
+_LEADING_ZERO = r"([-+]?)0+(?=[0-9])(.*)"
+_OTHER_BASE = r"([-+]?)0([xXoObB])([0-9a-fA-F_]*)"
+_BASE_60 = r"[-+]?[0-9][0-9_]*(?::[0-9]+)+(?:\.[0-9_]*)?"
+_DATE = r"(?s)[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9].*)?"
+_NOT_FINITE = r"(?i)[-+]?\.(?:inf|nan)"
 
 _SPECIAL_START = frozenset("+-.0123456789=<_")
 _SWITCHES = frozenset(("y", "n", "yes", "no", "on", "off"))
@@ -47,7 +48,7 @@ def classify(text: str) -> Meaning:
 def _classify_special(text: str) -> Meaning:
     if _NUMBER.fullmatch(text):
         return _classify_number(text)
-    if _NOT_FINITE.fullmatch(text):
+    if re.fullmatch(_NOT_FINITE, text):
         return Meaning("unclear", f"{text} is not a finite number; write one, or quote it if it is text")
     advice = _advice(text)
     return _unclear(text, advice) if advice else _TEXT
@@ -55,13 +56,13 @@ def _classify_special(text: str) -> Meaning:
 
 def _advice(text: str) -> str:
     """What to write instead of a value that YAML 1.1 and 1.2 read differently."""
-    if found := _OTHER_BASE.fullmatch(text):
+    if found := re.fullmatch(_OTHER_BASE, text):
         return _in_decimal(*found.groups())
     if "_" in text and _NUMBER.fullmatch(text.replace("_", "")):
         return f"write {_without_leading_zeros(text.replace('_', ''))}"
-    if _BASE_60.fullmatch(text):
+    if re.fullmatch(_BASE_60, text):
         return f"{_from_base_60(text)}quote it if it is text"
-    return "quote it" if _DATE.fullmatch(text) or text in ("=", "<<") else ""
+    return "quote it" if re.fullmatch(_DATE, text) or text in ("=", "<<") else ""
 
 
 def _classify_number(text: str) -> Meaning:
@@ -76,7 +77,7 @@ def _classify_number(text: str) -> Meaning:
 
 
 def _without_leading_zeros(text: str) -> str:
-    found = _LEADING_ZERO.fullmatch(text)
+    found = re.fullmatch(_LEADING_ZERO, text)
     return found[1] + found[2] if found else text
 
 

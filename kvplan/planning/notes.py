@@ -1,0 +1,69 @@
+"""Sentences beside the figures: warnings and facts that change how a figure is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvplan.specs.layers import Rope
+from kvplan.units import human_bytes
+
+if TYPE_CHECKING:
+    from kvplan.planning.estimate import Estimate
+
+
+def notes(e: Estimate) -> list[str]:
+    """Everything worth saying, the most consequential first."""
+    return [*context_notes(e), *_fallback_notes(e), *_unused_notes(e), *_model_notes(e), *_prefix_notes(e)]
+
+
+def context_notes(e: Estimate) -> list[str]:
+    """A context above what the model was made for, with the rope scaling factor that it would need."""
+    s = e.scenario
+    limit, asked = s.model.max_context, max(s.context, s.max_model_len)
+    if limit is None or asked <= limit:
+        return []
+    rope = s.model.rope if isinstance(s.model.rope, Rope) else None
+    trained = (rope.original_context if rope else None) or limit
+    if s.model.rope == "none" or s.model.learned_positions:
+        return [f"context {asked} is above {s.model.name}'s maximum of {limit}, which no rope scaling can extend"]
+    return [
+        f"context {asked} is above {s.model.name}'s maximum of {limit}: it needs rope scaling by a factor of "
+        f"{asked / trained:g} from {trained}"
+    ]
+
+
+def _fallback_notes(e: Estimate) -> list[str]:
+    seen = {
+        (t.fallback_from, t.columns, t.format): t.name for stage in e.stages for t in stage.tensors if t.fallback_from
+    }
+    return [
+        f"{wanted} does not divide rows of {columns} elements ({name}): {used} is used there, as llama.cpp does"
+        for (wanted, columns, used), name in seen.items()
+    ]
+
+
+def _unused_notes(e: Estimate) -> list[str]:
+    s = e.scenario
+    given = [name for name in s.engine.unused if getattr(s, name) not in (None, False)]
+    return [f"--{name.replace('_', '-')} has no effect with engine {s.engine.name}" for name in given]
+
+
+def _model_notes(e: Estimate) -> list[str]:
+    s, found = e.scenario, []
+    if s.model.unverified:
+        found.append(f"{s.model.name} is not verified against a published count: {s.model.unverified}")
+    if s.extras is None and "mtp" in s.model.extras:
+        found.append(f"{s.model.name} has prediction layers (mtp), not loaded unless asked for: --extras all")
+    if s.gpu and s.gpu.unified_memory:
+        found.append(f"{s.gpu.name} shares its memory with the CPU: take off what the system needs with --reserve")
+    return found
+
+
+def _prefix_notes(e: Estimate) -> list[str]:
+    s = e.scenario
+    if not s.shared_prefix:
+        return []
+    return [
+        f"the first {s.shared_prefix} tokens are stored once ({human_bytes(e.prefix_bytes)}); a session is charged for "
+        f"its other {s.own_tokens}"
+    ]
