@@ -84,7 +84,7 @@ class GpuSpec:
         _SIZE, "memory the runtime offers a process, GiB (torch total), the least that was seen", default=None
     )
     unified_memory: bool = key(boolean(), "CPU and GPU share the memory", default=False)
-    bandwidth_gb_per_s: float | None = key(_SIZE, "memory bandwidth, GB/s", default=None)
+    bandwidth_gb_per_s: float | None = key(_RATE, "memory bandwidth, GB/s", default=None)
     dense_tflops: dict[str, float] = key(
         mapping_of(_RATE), f"peak without sparsity, 10^12 operations/s, of {', '.join(DTYPES)}", default=dict
     )

@@ -93,7 +93,8 @@ def _not_found(kind: str, name: str) -> str:
     longer = _starting_with(name.lower(), known, index)
     if longer:
         return f"'{shown(name)}' is not exact: {_some(longer)}"
-    near = did_you_mean(name[:60].lower(), [*known, *index]) or ";"
+    short = name[:60].lower()
+    near = did_you_mean(short, known) or did_you_mean(short, index) or ";"
     return f"unknown {WORDS[kind]} '{shown(name)}'{near} see `kvplan {kind}`"
 
 

@@ -195,7 +195,7 @@ ELSE = "name a GPU instead, for example --gpu h100-sxm"
     ],
 )
 def test_what_cannot_be_planned_with_is_one_sentence(
-    drivers: Path, library: str, stub: dict[str, object], error: str, code: int, message: str
+    drivers: Path, *, library: str, stub: dict[str, object], error: str, code: int, message: str
 ) -> None:
     assert ask(drivers / library, **stub) == {"error": message, "type": error, "code": code}
 

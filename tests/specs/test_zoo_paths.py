@@ -30,7 +30,7 @@ def test_every_alias_means_a_file(kind: str) -> None:
 
 
 def test_the_index_is_written_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoo, "zoo_dir", lambda kind: tmp_path)
+    monkeypatch.setattr(zoo, "zoo_dir", lambda _: tmp_path)
     (tmp_path / "b.yaml").write_text("name: b\naliases: [Zulu, Org/B]\n", encoding="utf-8")
     (tmp_path / "a.yaml").write_text("name: a\n", encoding="utf-8")
     zoo.write_index("models")
@@ -41,7 +41,7 @@ def test_the_index_is_written_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("alias", ["a", "A", "same"])
 def test_a_name_for_two_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alias: str) -> None:
-    monkeypatch.setattr(zoo, "zoo_dir", lambda kind: tmp_path)
+    monkeypatch.setattr(zoo, "zoo_dir", lambda _: tmp_path)
     (tmp_path / "a.yaml").write_text("name: a\naliases: [same]\n", encoding="utf-8")
     (tmp_path / "b.yaml").write_text(f"name: b\naliases: [{alias}]\n", encoding="utf-8")
     with pytest.raises(InputError, match=rf"b\.yaml: alias '{alias}' already stands for a"):
@@ -49,7 +49,7 @@ def test_a_name_for_two_files_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_zoo_without_an_index_still_has_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zoo, "zoo_dir", lambda kind: tmp_path)
+    monkeypatch.setattr(zoo, "zoo_dir", lambda _: tmp_path)
     (tmp_path / "a.yaml").write_text("name: a\n", encoding="utf-8")
     assert zoo.lookup("gpus", "a") == "a"
     assert zoo.lookup("gpus", "b") is None

@@ -1,0 +1,1 @@
+"""Work of a forward pass: operations and bytes, no rates."""
