@@ -21,8 +21,6 @@ class Textbook(Generic):
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
         """The number on the box, in decimal gigabytes."""
-        if gpu.nominal_memory_bytes is None:
-            raise InputError(f"{gpu.name} has no nominal_memory_gb, which the textbook rule needs; use --engine generic")
         return gpu.nominal_memory_bytes, "nominal"
 
     def weights(self, rank: Rank, scheme: Scheme, shapes: list[Line]) -> list[Line]:  # noqa: ARG002 - the protocol's

@@ -108,3 +108,15 @@ def _starting_with(start: str, known: list[str], index: dict[str, str]) -> list[
 def _some(found: list[str]) -> str:
     more = len(found) - _LISTED
     return ", ".join(found[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def search(kind: str, part: str | None) -> list[str]:
+    """Names that contain `part`, or whose aliases do; InputError when there are none."""
+    known = names(kind)
+    if part is None:
+        return known
+    lower = part.lower()
+    found = {name for name in known if lower in name} | {n for alias, n in aliases(kind).items() if lower in alias}
+    if not found:
+        raise InputError(_not_found(kind, part))
+    return sorted(found)

@@ -1,0 +1,25 @@
+"""kvplan models: the model zoo, listed, filtered, or one of it with its derived figures."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kvplan.cli import options as o
+from kvplan.cli.listing import show_list, show_one
+
+
+def command(
+    name: Annotated[str | None, typer.Argument(help="A model, or part of a name to search for.", show_default=False)] = None,
+    format: o.Format = None,  # noqa: A002 - the contract's name
+    output: o.Output = None,
+) -> int:
+    """List the models, search them, or show one with its source and derived figures."""
+    from kvplan.planning.facts import model_facts, model_summary
+    from kvplan.specs import zoo
+    from kvplan.specs.load import load_model
+
+    if name and (zoo.is_path(name) or zoo.lookup("models", name)):
+        return show_one(model_facts(load_model(name)), format, output)
+    return show_list([model_summary(load_model(each)) for each in zoo.search("models", name)], format, output)
