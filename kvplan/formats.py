@@ -7,7 +7,6 @@ matrix (the 16 values of nf4, the 256 of its nested scales) and activation scale
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
@@ -45,8 +44,7 @@ class Flat(NamedTuple):
         return _product([_pieces_text(f"{rows}*{columns}", rows * columns, self.elements)], self.bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """How one matrix is stored. Rows are output features, columns input features (the length of a row)."""
 
     name: str
@@ -150,6 +148,8 @@ _HUGGING_FACE = (
     Format("nf4", 4, (Flat(2, 1), Flat(64, 4))),
     # compress_statistics: the maxima become bytes with an fp32 maximum for 256 of them, and one fp32 mean is kept
     Format("nf4-double", 4, (Flat(2, 1), Flat(64, 1), Flat(64 * 256, 4), SCALAR)),
+    # compressed-tensors, pack-quantized and symmetric: packed weights and one 16-bit scale for each group (Kimi K2)
+    *(Format(f"int4-g{group}", 4, (NIBBLES, Stored(1, group, 2)), group) for group in (32, 64, 128)),
     # OCP Microscaling Formats 1.0: e8m0 scale for 32; gpt-oss keeps blocks and scales in two tensors
     Format("mxfp4", 4, (NIBBLES, Stored(1, 32, 1)), 32),
     # ModelOpt: e4m3 weight_scale for 16 and one fp32 weight_scale_2

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
 from kvplan.errors import InputError, did_you_mean
 
 
-@dataclass(frozen=True, slots=True)
-class KvFormat:
+class KvFormat(NamedTuple):
     """`block_bytes` for each `block` elements of one head's vector, plus `head_bytes` of scales for it.
 
     A ggml type cuts the row of all heads into blocks instead (`whole_row`).
@@ -46,6 +44,14 @@ class KvFormat:
         self._check(1, kv_rank + rope_dim)
         return self._vector_text(f"({kv_rank} + {rope_dim})")
 
+    def indexer_bytes(self, dim: int) -> int:
+        """Bytes of one token's key for the indexer of sparse attention in one layer."""
+        return self.vector_bytes(1, dim)
+
+    def indexer_formula(self, dim: int) -> str:
+        """Text that evaluates to `indexer_bytes`."""
+        return self.formula(1, dim)
+
     def _vector_text(self, width: str) -> str:
         blocks = f"{width}//{self.block}" if self.block > 1 else width
         packed = f"{blocks}*{self.block_bytes}" if self.block_bytes > 1 else blocks
@@ -60,7 +66,6 @@ class KvFormat:
             )
 
 
-@dataclass(frozen=True, slots=True)
 class DeepSeekFp8(KvFormat):
     """The latent of DeepSeek-V3.2 in vLLM: fp8 with an fp32 scale for 128 elements, its rope part in bf16.
 
@@ -75,6 +80,15 @@ class DeepSeekFp8(KvFormat):
     def latent_formula(self, kv_rank: int, rope_dim: int) -> str:
         """Text that evaluates to `latent_bytes`."""
         return f"{kv_rank} + ({kv_rank} + 127)//128*4 + {rope_dim}*2"
+
+    def indexer_bytes(self, dim: int) -> int:
+        """The indexer's key in fp8 with an fp32 scale for 128 elements: 132 bytes for 128."""
+        scales: int = ceil_div(dim, 128)
+        return dim + scales * 4
+
+    def indexer_formula(self, dim: int) -> str:
+        """Text that evaluates to `indexer_bytes`."""
+        return f"{dim} + ({dim} + 127)//128*4"
 
     def _check(self, heads: int, width: int) -> None:
         raise InputError(

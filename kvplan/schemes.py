@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -26,8 +25,7 @@ class Matrix(NamedTuple):
     experts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scheme:
+class Scheme(NamedTuple):
     """Formats for the matrices of a model; vectors (norms, biases, convolutions) are kept in `vector_format`."""
 
     name: str
@@ -80,6 +78,7 @@ _BLOCK_FORMATS = {
     "gptq-g64": "gptq-int4-g64",
     "gptq-g32": "gptq-int4-g32",
     "gptq-int8": "gptq-int8-g128",
+    **{name: name for name in ("int4-g32", "int4-g64", "int4-g128")},
     "awq": "awq-int4-g128",
     "awq-g64": "awq-int4-g64",
     "awq-g32": "awq-int4-g32",

@@ -8,19 +8,19 @@ more ranks than heads; a latent, a router and norms are whole on every rank.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from kvplan.arithmetic import ceil_div
 from kvplan.errors import InputError
+from kvplan.records import Record
 from kvplan.specs.layers import Attention, Layer, Moe
 from kvplan.specs.model import ModelSpec
 
 MAX_TP = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
+class Rank(Record):
     """One GPU of one pipeline stage: the model's own layers with divided heads and widths."""
 
     model: ModelSpec

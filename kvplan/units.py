@@ -57,14 +57,14 @@ def parse_tokens(text: str) -> int:
 
 
 def _bounded(text: str, number: str, factor: int, limit: int, what: str) -> int:
-    from fractions import Fraction  # exact: 0.1GiB must not pass through a float
-
-    value = Fraction(number) * factor
-    if value.denominator != 1 or value <= 0:
+    whole, _, decimals = number.partition(".")
+    scale = 10 ** len(decimals)
+    value, rest = divmod(int(whole + decimals) * factor, scale)  # exact: 0.1GiB must not pass through a float
+    if rest or value <= 0:
         raise InputError(f"'{text}' is not a whole, positive number of {what}")
     if value > limit:
         raise InputError(f"'{text}' is more than {limit:,} {what}")
-    return int(value)
+    return value
 
 
 def human_bytes(count: int | float) -> str:

@@ -153,3 +153,8 @@ def test_names_are_known_in_any_case_and_near_misses_are_named() -> None:
     assert weight_format("Q4_K") is FORMATS["q4_k"]
     with pytest.raises(InputError, match=r"unknown weight format 'mxpf4'; did you mean .*'mxfp4'.*known: fp32, bf16"):
         weight_format("mxpf4")
+
+
+def test_symmetric_int4_by_hand():
+    # Kimi-K2-Thinking, pack-quantized, group 32: 2048 x 7168 / 2 packed bytes and 2048 x 7168/32 bf16 scales
+    assert weight_format("int4-g32").matrix_bytes(2048, 7168) == 2048 * 7168 // 2 + 2048 * 224 * 2

@@ -114,3 +114,9 @@ def test_unknown_pairs_are_refused(name: str) -> None:
 def test_near_misses_are_named() -> None:
     with pytest.raises(InputError, match=r"'fp8_e4m2' in 'q8_0/fp8_e4m2'; did you mean .*'fp8_e4m3'"):
         kv_pair("q8_0/fp8_e4m2")
+
+
+def test_indexer_key_of_deepseek_v3_2():
+    # SGLang and vLLM keep 128 fp8 elements and one fp32 scale: 132 bytes; in 16 bit it would be 256
+    assert kv_pair("fp8_ds_mla").key.indexer_bytes(128) == 132
+    assert kv_pair("bf16").key.indexer_bytes(128) == 256

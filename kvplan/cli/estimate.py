@@ -66,3 +66,53 @@ def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str
         for note in dict.fromkeys(note for each in done for note in each.notes):
             print(f"note: {note}", file=sys.stderr)
     return 0 if any(each.fits for each in done) else 1
+
+
+def _text(found: list[Any], form: str, explain: bool) -> str:
+    from kvplan.report.render import render
+
+    rows = [_row(each, explain) for each in found]
+    if form != "table":
+        return render(rows, form)
+    if len(found) > 1:
+        from kvplan.report.comparison import comparison_table
+
+        return comparison_table(rows)
+    return _ledger_text(found[0], rows[0], explain)
+
+
+def _row(each: Any, explain: bool) -> dict[str, Any]:
+    from kvplan.planning.alternatives import Refused
+
+    if isinstance(each, Refused):
+        return {**{name: each.options.get(name) for name in COMPARED}, "fits": False, "error": each.reason}
+    row: dict[str, Any] = each.to_dict()
+    return {**row, **_derivations(each)} if explain else row
+
+
+def _derivations(each: Any) -> dict[str, Any]:
+    from kvplan.planning.derivations import counts, work
+
+    tensors = [{**tensor._asdict(), "bytes": tensor.bytes} for tensor in each.stage.tensors]
+    return {"tensors": tensors, "counts": [c._asdict() for c in counts(each)], "work": [w._asdict() for w in work(each)]}
+
+
+def _ledger_text(estimate: Any, row: dict[str, Any], explain: bool) -> str:
+    from kvplan.planning.advice import advice
+    from kvplan.report.ledger import ledger_table
+
+    text = ledger_table(row, notes=estimate.notes, advice=advice(estimate))
+    if not explain:
+        return text
+    from kvplan.report.explain import explain_text
+
+    return text + "\n" + explain_text(row, tensors=row["tensors"], counts=row["counts"], work=row["work"])
+
+
+def _refuse_long_contexts(done: list[Any]) -> None:
+    from kvplan.errors import InputError
+    from kvplan.planning.notes import context_notes
+
+    for each in done:
+        for note in context_notes(each):
+            raise InputError(f"--strict: {note}")

@@ -20,7 +20,7 @@ def show_list(rows: list[dict[str, Any]], format_name: str | None, output: Path 
 
 def show_one(facts: dict[str, Any], format_name: str | None, output: Path | None) -> int:
     """All that is known of one entry."""
-    from kvplan.report.listing import facts_text
+    from kvplan.report.listing import facts as facts_text
     from kvplan.report.output import open_output
     from kvplan.report.render import format_for, render
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kvplan.arithmetic import Charge
 from kvplan.kv_formats import KvPair
 from kvplan.memory.cache_groups import CacheGroup
+from kvplan.records import Record
 from kvplan.schemes import Scheme
 from kvplan.sharding import Rank
 from kvplan.specs.gpu import GpuSpec
 from kvplan.units import Line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
+class EngineOptions(Record):
     """The user's choices that an engine's rules look at."""
 
     kv: KvPair

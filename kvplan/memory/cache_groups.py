@@ -80,17 +80,18 @@ def token_bytes(group: CacheGroup, kv: KvPair) -> int:
         return 0
     if group.kind == "latent":
         return kv.key.latent_bytes(group.k_width, group.v_width)
-    return kv.key.vector_bytes(group.heads, group.k_width) + (
-        kv.value.vector_bytes(group.heads, group.v_width) if group.v_width else 0
-    )
+    if group.kind == "indexer":
+        return kv.key.indexer_bytes(group.k_width)
+    return kv.key.vector_bytes(group.heads, group.k_width) + kv.value.vector_bytes(group.heads, group.v_width)
 
 
 def token_formula(group: CacheGroup, kv: KvPair) -> str:
     """The same as a text that can be evaluated."""
     if group.kind == "latent":
         return kv.key.latent_formula(group.k_width, group.v_width)
-    key = kv.key.formula(group.heads, group.k_width)
-    return f"{key} + {kv.value.formula(group.heads, group.v_width)}" if group.v_width else key
+    if group.kind == "indexer":
+        return kv.key.indexer_formula(group.k_width)
+    return f"{kv.key.formula(group.heads, group.k_width)} + {kv.value.formula(group.heads, group.v_width)}"
 
 
 def state_bytes(group: CacheGroup, state_dtype: str | None) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kvplan.memory.tensors import Tensor, Widths, layer_tensors, stored_tensors
 from kvplan.sharding import Rank, shard
-from kvplan.specs.layers import Layer
-from kvplan.specs.model import ModelSpec
+
+if TYPE_CHECKING:
+    from kvplan.specs.layers import Layer
+    from kvplan.specs.model import ModelSpec
 
 NORM_VECTORS = {"rms": 1, "layer": 2, "layer-no-bias": 1, "none": 0}
 
@@ -38,8 +41,8 @@ def edge_tensors(rank: Rank) -> Iterator[Tensor]:
         if model.embedding_size:
             yield Tensor("head", "project_out", model.embedding_size, model.hidden_size)
         if model.altup_inputs:
-            yield Tensor("other", "altup_unembed", model.hidden_size, model.hidden_size, copies=model.altup_inputs - 1,
-                         used=model.altup_inputs - 1)  # fmt: skip
+            n = model.altup_inputs - 1
+            yield Tensor("other", "altup_unembed", model.hidden_size, model.hidden_size, copies=n, used=n)
         if not model.tied:
             yield head
         elif not rank.holds_embedding:
@@ -84,8 +87,12 @@ def parameters(model: ModelSpec) -> int:
 
 
 def active_parameters(model: ModelSpec) -> int:
-    """Parameters that one token passes through: the experts it uses, every other tensor whole."""
+    """Parameters of one token's pass: the experts it uses, shared blocks at every use, every other tensor whole.
+
+    The embedding counts whole, as published active counts have it; a head tied to it is the same matrix, counted once.
+    """
     (rank,) = shard(model)
     widths = widths_of(model)
-    inside = sum(n * t.active_parameters for layer, n in distinct_layers(rank.layers) for t in layer_tensors(layer, widths))
+    layers = distinct_layers(rank.layers)
+    inside = sum(n * t.active_parameters for layer, n in layers for t in layer_tensors(layer, widths))
     return inside + sum(t.active_parameters for t in edge_tensors(rank))

@@ -5,10 +5,12 @@ Shapes follow the reference implementations in Hugging Face transformers; the zo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvplan.specs.layers import Attention, Delta, KimiDelta, Latent, Layer, Lightning, Mamba1, Mamba2, Mlp, Moe, ShortConv
+if TYPE_CHECKING:
+    from kvplan.specs import layers as shape
+    from kvplan.specs.layers import Layer
 
 
 class Tensor(NamedTuple):
@@ -39,7 +41,6 @@ class Widths(NamedTuple):
 
     hidden: int
     norm_vectors: int  # vectors a norm keeps: scale and bias 2, scale 1, none 0
-    norm_biased: bool = False
     per_layer_input: int = 0
     altup_inputs: int = 0
     laurel_rank: int = 0
@@ -48,26 +49,9 @@ class Widths(NamedTuple):
 def layer_tensors(layer: Layer, widths: Widths) -> Iterator[Tensor]:
     """The tensors of one layer, mixers first."""
     hidden = widths.hidden
-    if layer.attention:
-        yield from _attention(layer.attention, hidden)
-    if layer.latent:
-        yield from _latent(layer.latent, hidden)
-    if layer.mamba1:
-        yield from _mamba1(layer.mamba1, hidden)
-    if layer.mamba2:
-        yield from _mamba2(layer.mamba2, hidden)
-    if layer.delta:
-        yield from _delta(layer.delta, hidden)
-    if layer.kimi_delta:
-        yield from _kimi_delta(layer.kimi_delta, hidden)
-    if layer.lightning:
-        yield from _lightning(layer.lightning, hidden)
-    if layer.short_conv:
-        yield from _short_conv(layer.short_conv, hidden)
-    if layer.mlp:
-        yield from _mlp(layer.mlp, hidden)
-    if layer.moe:
-        yield from _moe(layer.moe, hidden)
+    for name, tensors_of in _PARTS.items():
+        if part := getattr(layer, name):
+            yield from tensors_of(part, hidden)
     if layer.norms and widths.norm_vectors:
         yield Tensor("norms", "layer_norms", layer.norms * widths.norm_vectors, hidden, "vector")
     if layer.scalars:
@@ -92,7 +76,7 @@ def _own_tensors(layer: Layer, hidden: int) -> Iterator[Tensor]:
         yield Tensor("other", "use_adapter_b", 2 * layer.mlp.intermediate_size, layer.use_adapter_rank)
 
 
-def _attention(a: Attention, hidden: int) -> Iterator[Tensor]:
+def _attention(a: shape.Attention, hidden: int) -> Iterator[Tensor]:
     width_in = a.input_size or hidden
     q_width, k_width, v_width = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.v_head_dim
     yield Tensor("attention", "q_proj", q_width * (2 if a.output_gate else 1), width_in, lora=True)
@@ -112,7 +96,7 @@ def _attention(a: Attention, hidden: int) -> Iterator[Tensor]:
         yield Tensor("attention", "sinks", a.heads, 1, "vector")
 
 
-def _latent(m: Latent, hidden: int) -> Iterator[Tensor]:
+def _latent(m: shape.Latent, hidden: int) -> Iterator[Tensor]:
     q_width = m.heads * (m.nope_dim + m.rope_dim)
     if m.q_rank:
         yield Tensor("attention", "q_a_proj", m.q_rank, hidden)
@@ -131,7 +115,7 @@ def _latent(m: Latent, hidden: int) -> Iterator[Tensor]:
         yield Tensor("norms", "indexer_norm", 2 * m.indexer.dim, 1, "vector")  # a layer norm: scale and bias
 
 
-def _mamba1(m: Mamba1, hidden: int) -> Iterator[Tensor]:
+def _mamba1(m: shape.Mamba1, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "in_proj", 2 * m.inner, hidden)
     yield Tensor("state", "conv", m.inner, m.conv + 1, "vector")  # kernel and bias
     yield Tensor("state", "x_proj", m.dt_rank + 2 * m.state, m.inner)
@@ -144,7 +128,7 @@ def _mamba1(m: Mamba1, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "out_proj", hidden, m.inner)
 
 
-def _mamba2(m: Mamba2, hidden: int) -> Iterator[Tensor]:
+def _mamba2(m: shape.Mamba2, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "in_proj", m.inner + m.conv_width + m.heads, hidden)  # gate, (x, B, C), time step
     yield Tensor("state", "conv", m.conv_width, m.conv + 1, "vector")
     yield Tensor("state", "A_D_dt", 3 * m.heads, 1, "vector")
@@ -153,7 +137,7 @@ def _mamba2(m: Mamba2, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "out_proj", hidden, m.inner)
 
 
-def _delta(d: Delta, hidden: int) -> Iterator[Tensor]:
+def _delta(d: shape.Delta, hidden: int) -> Iterator[Tensor]:
     k_width, v_width = d.k_heads * d.k_dim, d.v_heads * d.v_dim
     yield Tensor("state", "in_proj_qkvz", 2 * k_width + 2 * v_width, hidden)
     yield Tensor("state", "in_proj_ba", 2 * d.v_heads, hidden)
@@ -163,7 +147,7 @@ def _delta(d: Delta, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "out_proj", hidden, v_width)
 
 
-def _kimi_delta(d: KimiDelta, hidden: int) -> Iterator[Tensor]:
+def _kimi_delta(d: shape.KimiDelta, hidden: int) -> Iterator[Tensor]:
     width = d.heads * d.head_dim
     for name in ("q_proj", "k_proj", "v_proj"):
         yield Tensor("state", name, width, hidden)
@@ -177,7 +161,7 @@ def _kimi_delta(d: KimiDelta, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "o_proj", hidden, width)
 
 
-def _lightning(m: Lightning, hidden: int) -> Iterator[Tensor]:
+def _lightning(m: shape.Lightning, hidden: int) -> Iterator[Tensor]:
     width = m.heads * m.head_dim
     yield Tensor("state", "qkv_proj", 3 * width, hidden)
     yield Tensor("state", "output_gate", width, hidden)
@@ -185,14 +169,14 @@ def _lightning(m: Lightning, hidden: int) -> Iterator[Tensor]:
     yield Tensor("state", "out_proj", hidden, width)
 
 
-def _short_conv(c: ShortConv, hidden: int) -> Iterator[Tensor]:
+def _short_conv(c: shape.ShortConv, hidden: int) -> Iterator[Tensor]:
     channels = c.channels or hidden
     yield Tensor("state", "in_proj", 3 * channels, hidden)
     yield Tensor("state", "conv", channels, c.conv, "vector")
     yield Tensor("state", "out_proj", hidden, channels)
 
 
-def _mlp(m: Mlp, hidden: int) -> Iterator[Tensor]:
+def _mlp(m: shape.Mlp, hidden: int) -> Iterator[Tensor]:
     if m.gated:
         yield Tensor("mlp", "gate_proj", m.intermediate_size, hidden, lora=True)
     yield Tensor("mlp", "up_proj", m.intermediate_size, hidden, lora=True)
@@ -201,7 +185,7 @@ def _mlp(m: Mlp, hidden: int) -> Iterator[Tensor]:
         yield Tensor("mlp", "mlp_bias", m.intermediate_size * (2 if m.gated else 1) + hidden, 1, "vector")
 
 
-def _moe(m: Moe, hidden: int) -> Iterator[Tensor]:
+def _moe(m: shape.Moe, hidden: int) -> Iterator[Tensor]:
     width, active = m.latent_size or hidden, min(m.active, m.here)
     yield Tensor("router", "router", m.experts, hidden)
     if m.router_bias:
@@ -242,3 +226,17 @@ def _side_paths(w: Widths) -> Iterator[Tensor]:
         yield Tensor("other", "altup_router", n, w.hidden)
         yield Tensor("other", "altup_coefficients", n + n * n, n)  # correction n x n, prediction n^2 x n
         yield Tensor("norms", "altup_norm_and_scale", 2, w.hidden, "vector")
+
+
+_PARTS: dict[str, Callable[[Any, int], Iterator[Tensor]]] = {
+    "attention": _attention,
+    "latent": _latent,
+    "mamba1": _mamba1,
+    "mamba2": _mamba2,
+    "delta": _delta,
+    "kimi_delta": _kimi_delta,
+    "lightning": _lightning,
+    "short_conv": _short_conv,
+    "mlp": _mlp,
+    "moe": _moe,
+}

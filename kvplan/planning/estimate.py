@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from kvplan.memory.lora import lora_line
 from kvplan.memory.parameters import active_parameters, parameters
 from kvplan.memory.weights import StoredTensor, extra_lines, stored, weight_lines
 from kvplan.planning.scenario import Scenario, make_scenario
+from kvplan.records import Record
 from kvplan.sharding import Rank, shard
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.model import ModelSpec
@@ -45,8 +45,7 @@ class Stage(NamedTuple):
         return sum(line.bytes for line in self.overhead)
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(Record):
     """The figures of a scenario; per-GPU figures are those of the GPU that admits the fewest sessions."""
 
     scenario: Scenario
@@ -211,7 +210,7 @@ def estimate_scenario(scenario: Scenario) -> Estimate:
         for rank, plan, own in zip(ranks, plans, groups, strict=True)
     )
     deciding = min(range(len(stages)), key=lambda i: (_sessions(scenario, stages[i]), stages[i].kv_budget_bytes))
-    return Estimate(scenario, stages, deciding)
+    return Estimate(scenario=scenario, stages=stages, deciding=deciding)
 
 
 def _stage(

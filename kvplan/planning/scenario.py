@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from kvplan.engines import load_engine
 from kvplan.engines.base import Engine, EngineOptions
 from kvplan.errors import InputError
 from kvplan.kv_formats import KvPair, kv_pair
+from kvplan.records import Record
 from kvplan.schemes import Scheme, scheme
 from kvplan.specs.attention import with_attention
 from kvplan.specs.gpu import GpuSpec
@@ -22,8 +23,7 @@ DEFAULT_CONTEXT = 4096
 DEFAULT_KV = "bf16"  # 16 bit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Record):
     """What is asked. Sizes are bytes and lengths tokens; None is the engine's or the model's own choice."""
 
     model: ModelSpec

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError, Problem, did_you_mean
+from kvplan.records import Record
 from kvplan.specs.fields import boolean, choice, integer, key, list_of, mapping_of, number, one_or_more, section, text
 from kvplan.specs.reader import Node, decode, load, read_file
 from kvplan.units import GB, GIB, MIB
@@ -30,8 +31,7 @@ class GpuMemory(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interconnect:
+class Interconnect(Record):
     """The links between GPUs of one machine or pod, PCIe aside."""
 
     kind: str = key(choice(*LINKS), "kind of link")
@@ -39,8 +39,7 @@ class Interconnect:
     counted: str | None = key(choice("both directions", "one direction"), "what the figure counts", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigSlice:
+class MigSlice(Record):
     """A part of a GPU that works as a GPU of its own."""
 
     reported_memory_mib: int | None = key(_COUNT, "memory by the driver, MiB", default=None)
@@ -63,8 +62,7 @@ def share(name: str, fraction: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSpec:
+class GpuSpec(Record):
     """A GPU file. What is not known is None; a program that needs it says so.
 
     With `unified_memory` CPU and GPU share the memory: how much of it to plan with is the user's to say.

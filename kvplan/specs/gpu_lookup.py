@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from kvplan.errors import InputError
+from kvplan.records import Record
 from kvplan.specs import zoo
 from kvplan.specs.gpu import GpuSpec, load_gpu_file
 from kvplan.specs.scalars import shown
@@ -15,8 +15,7 @@ MAX_GPUS = 65_536
 _COUNTED = re.compile(r"([0-9]+)[xX](.*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuChoice:
+class GpuChoice(Record):
     """A GPU and how many of it; the count is None where the text has none."""
 
     gpu: GpuSpec
@@ -31,7 +30,7 @@ def parse_gpu(text: str) -> GpuChoice:
     text = text.strip()
     counted = _COUNTED.fullmatch(text)
     if not counted:
-        return GpuChoice(_one_gpu(text), None)
+        return GpuChoice(gpu=_one_gpu(text), count=None)
     digits, name = counted.groups()
     count = int(digits[:7])  # enough to know that it is too many
     if count < 1:
@@ -40,7 +39,7 @@ def parse_gpu(text: str) -> GpuChoice:
         raise InputError(f"'{shown(text)}': {shown(digits)} GPUs are more than {MAX_GPUS}, the most kvplan plans for")
     if not name.strip():
         raise InputError(f"'{shown(text)}' has a count but no GPU; write for example {digits}xh100-sxm")
-    return GpuChoice(_one_gpu(name.strip()), count)
+    return GpuChoice(gpu=_one_gpu(name.strip()), count=count)
 
 
 def _one_gpu(text: str) -> GpuSpec:

@@ -5,13 +5,11 @@ Every field of a layer in a model file is declared here once; the reader and the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kvplan.records import Record
 from kvplan.specs.fields import boolean, choice, either, integer, key, number, section, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rope:
+class Rope(Record):
     """Rotary positions: base, the part of a head that turns, and how the trained length was stretched."""
 
     theta: float = key(number(above=0), "base of the rotary frequencies", default=10000.0)
@@ -23,8 +21,7 @@ class Rope:
     original_context: int | None = key(integer(), "length the model was trained on before stretching", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Attention(Record):
     """Softmax attention with its own keys and values: MHA, GQA or MQA, full, windowed or chunked."""
 
     heads: int = key(integer(), "query heads")
@@ -64,8 +61,7 @@ class Attention:
         return self.window or self.chunk
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexer:
+class Indexer(Record):
     """The small scorer of sparse attention (DeepSeek V3.2): it caches one key of `dim` elements a token."""
 
     heads: int = key(integer(), "scoring heads")
@@ -73,8 +69,7 @@ class Indexer:
     topk: int = key(integer(), "tokens kept for attention")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latent:
+class Latent(Record):
     """Multi-head latent attention (MLA): one compressed vector and one rotary key a token, shared by all heads."""
 
     heads: int = key(integer(), "query heads")
@@ -86,8 +81,7 @@ class Latent:
     indexer: Indexer | None = key(section(Indexer), "indexer of sparse attention", default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mamba1:
+class Mamba1(Record):
     """Selective state space (Gu and Dao 2023)."""
 
     inner: int = key(integer(), "inner width")
@@ -97,8 +91,7 @@ class Mamba1:
     inner_norms: bool = key(boolean(), "norms on the time step, B and C (Jamba)", default=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mamba2:
+class Mamba2(Record):
     """State space duality (Dao and Gu 2024)."""
 
     heads: int = key(integer(), "state heads")
@@ -119,8 +112,7 @@ class Mamba2:
         return self.inner + 2 * self.groups * self.state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(Record):
     """Gated DeltaNet (Yang et al. 2024), as in Qwen3-Next and Qwen3.5."""
 
     k_heads: int = key(integer(), "query and key heads")
@@ -130,8 +122,7 @@ class Delta:
     conv: int = key(integer(), "width of the convolution", default=4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KimiDelta:
+class KimiDelta(Record):
     """Kimi Delta Attention (Kimi Linear 2025): DeltaNet with a gate for each channel."""
 
     heads: int = key(integer(), "heads")
@@ -139,24 +130,21 @@ class KimiDelta:
     conv: int = key(integer(), "width of the convolution", default=4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lightning:
+class Lightning(Record):
     """Lightning attention (MiniMax-01 2025): linear attention with one square state a head."""
 
     heads: int = key(integer(), "heads")
     head_dim: int = key(integer(), "width of a head")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortConv:
+class ShortConv(Record):
     """Gated short convolution (LFM2)."""
 
     conv: int = key(integer(2), "width of the convolution")
     channels: int = 0  # channels on this rank (0: hidden_size); set by sharding, never read from a file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mlp:
+class Mlp(Record):
     """A dense feed-forward block."""
 
     intermediate_size: int = key(integer(), "inner width")
@@ -164,8 +152,7 @@ class Mlp:
     bias: bool = key(boolean(), "biases on its projections", default=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moe:
+class Moe(Record):
     """A mixture of experts: routed experts, a router, and shared experts that every token uses."""
 
     experts: int = key(integer(), "routed experts")
@@ -187,8 +174,7 @@ class Moe:
             object.__setattr__(self, "here", self.experts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Record):
     """One layer; a mixer and a feed-forward part may stand alone, together, or (Falcon-H1) two mixers in parallel."""
 
     attention: Attention | None = key(section(Attention), "softmax attention", default=None)

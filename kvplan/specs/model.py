@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvplan.errors import Problem, SpecError
+from kvplan.records import Record
 from kvplan.specs.fields import (
-    boolean, choice, decode, either, integer, key, list_of, mapping_of, one_or_more, raw, section, text,
-)  # fmt: skip
+    boolean,
+    choice,
+    decode,
+    either,
+    integer,
+    key,
+    list_of,
+    mapping_of,
+    one_or_more,
+    raw,
+    section,
+    text,
+)
 from kvplan.specs.layers import Layer, Rope
-from kvplan.specs.nodes import Node
 from kvplan.specs.order import MAX_LAYERS
 from kvplan.specs.reader import read_file
 from kvplan.specs.stack import LayerPart, read_stack
 
+if TYPE_CHECKING:
+    from kvplan.specs.nodes import Node
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerLayerInput:
+
+class PerLayerInput(Record):
     """Embeddings that feed every layer (Gemma 3n, Gemma 4): one table row of `width` for each layer."""
 
     vocab_size: int = key(integer(), "rows of the table")
     width: int = key(integer(), "elements for each layer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
+class ModelSpec(Record):
     """A model file. `stack` is the resolved order of layers; layers of one kind are one object."""
 
     name: str = key(text(), "the file's name")
     aliases: tuple[str, ...] = key(one_or_more(text()), "other names, hub ids among them", default=())
     source: tuple[str, ...] = key(one_or_more(text()), "where the figures are from", default=())
-    family: str | None = key(text(), "architecture, as the hub's model_type", default=None)
+    family: str | None = key(text(), "family of architectures, near the hub's model_type", default=None)
     released: str | None = key(text(), "date of release, quoted", default=None)
     notes: str | None = key(text(), "what a reader should know", default=None)
     unverified: str | None = key(text(), "what could not be checked against a published figure", default=None)
@@ -76,9 +88,13 @@ class ModelSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields that describe the model as a whole."""
-        names = ("name", "aliases", "source", "family", "released", "notes", "unverified", "nominal_parameters")
-        names += ("hub_total", "hidden_size", "vocab_size", "max_context", "weights", "kv_dtype", "state_dtype", "tied")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _DESCRIPTION}
+
+
+_DESCRIPTION = (
+    "name", "aliases", "source", "family", "released", "notes", "unverified", "nominal_parameters", "hub_total",
+    "hidden_size", "vocab_size", "max_context", "weights", "kv_dtype", "state_dtype", "tied",
+)  # fmt: skip
 
 
 def load_model_file(path: Path) -> ModelSpec:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 
+from kvplan.specs.scalars import shown
+
 MAX_LAYERS = 4096
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][\w-]*)|([(),]))")
+MAX_DEPTH = 8
+_TOKEN = re.compile(r"\s*(?:([0-9]+)|([A-Za-z_][\w-]*)|([(),]))")
 
 
 def parse_order(text: str) -> tuple[str, ...]:
@@ -13,7 +16,7 @@ def parse_order(text: str) -> tuple[str, ...]:
     tokens = _tokens(text)
     names, rest = _sequence(tokens, 0, depth=0)
     if rest != len(tokens):
-        raise ValueError(f"unexpected '{tokens[rest]}' in the order of layers '{text}'")
+        raise ValueError("a ')' has no '(' before it")
     if not names:
         raise ValueError("the order of layers is empty")
     return names
@@ -25,15 +28,16 @@ def _tokens(text: str) -> list[str]:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if not found:
-            raise ValueError(f"'{text[position:].strip()[:20]}' is not part of an order of layers, such as '3 (a, b), a'")
+            unclear = shown(text[position:].strip()[:20])
+            raise ValueError(f"'{unclear}' is not part of an order of layers, such as '3 (a, b), a'")
         tokens.append(found.group().strip())
         position = found.end()
     return tokens
 
 
 def _sequence(tokens: list[str], start: int, depth: int) -> tuple[tuple[str, ...], int]:
-    if depth > 8:
-        raise ValueError("brackets are nested more than 8 deep")
+    if depth > MAX_DEPTH:
+        raise ValueError(f"brackets are nested more than {MAX_DEPTH} deep")
     names: tuple[str, ...] = ()
     while start < len(tokens) and tokens[start] != ")":
         if tokens[start] == ",":
@@ -53,12 +57,13 @@ def _item(tokens: list[str], start: int, depth: int) -> tuple[tuple[str, ...], i
         start += 1
         if not 1 <= count <= MAX_LAYERS:
             raise ValueError(f"a count of layers is from 1 to {MAX_LAYERS}")
-    if start == len(tokens) or tokens[start] in "),":
+    following = tokens[start] if start < len(tokens) else ""
+    if following in ("", ")", ","):
         raise ValueError("a count must be followed by a kind of layer or by brackets")
-    if tokens[start] != "(":
-        if tokens[start].isdigit():
-            raise ValueError(f"two counts in a row: '{tokens[start - 1]} {tokens[start]}'")
-        return (tokens[start],) * count, start + 1
+    if following.isdigit():
+        raise ValueError(f"two counts in a row: '{tokens[start - 1]} {following}'")
+    if following != "(":
+        return (following,) * count, start + 1
     inner, end = _sequence(tokens, start + 1, depth + 1)
     if end == len(tokens):
         raise ValueError("a bracket is not closed")

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kvplan.errors import Problem, did_you_mean
-from kvplan.specs.fields import Kind, decode, section
-from kvplan.specs.layers import Layer
+from kvplan.specs.fields import Kind, decode
+from kvplan.specs.layers import Attention, Layer
 from kvplan.specs.nodes import Node, join, merged, report
 from kvplan.specs.order import MAX_LAYERS, parse_order
 from kvplan.specs.scalars import shown, whole_number
@@ -27,8 +27,8 @@ class LayerPart(Kind):
     takes = frozenset(("mapping",))
 
     def schema(self) -> dict[str, Any]:
-        """The schema of a layer in which nothing is required."""
-        return _nothing_required(section(Layer).schema())
+        """A mapping; `schema.py` says with which keys."""
+        return {"type": "object"}
 
     def _read(self, node: Node, problems: list[Problem], path: str) -> Any:  # noqa: ARG002
         return node
@@ -46,19 +46,20 @@ def read_stack(node: Node, hidden_size: int | None, problems: list[Problem]) -> 
     else:
         layers = []
         _layers(tuple(parts), _with_first_values(list(parts.values()), node), found)
-    # A mistake in `layer` is met again in every kind.
-    for problem in {(p.line, p.message): p for p in reversed(found)}.values():
-        report(problems, *problem)
+    if not {"layer", "kinds", "per_layer"} & set(node.entries or ()):
+        report(problems, node.line, "", "missing key 'layer' (what every layer has)")
+    _add_new(problems, found)
     shared: dict[Layer, Layer] = {}
     return Stack(tuple(shared.setdefault(layer, layer) for layer in layers), order)
 
 
-def _nothing_required(schema: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: {key: _nothing_required(part) for key, part in value.items()} if name == "properties" else value
-        for name, value in schema.items()
-        if name != "required"
-    }
+def _add_new(problems: list[Problem], found: list[Problem]) -> None:
+    """Add problems once: a mistake in `layer` is met again in every kind."""
+    known = {(p.line, p.message) for p in problems}
+    for problem in found:
+        if (problem.line, problem.message) not in known:
+            known.add((problem.line, problem.message))
+            report(problems, *problem)
 
 
 def _entries(node: Node, name: str) -> dict[str, Node]:
@@ -104,8 +105,13 @@ def _order(node: Node, parts: dict[str, Node], problems: list[Problem]) -> tuple
     used = set(order)
     for name in dict.fromkeys(order):
         if name not in parts:
-            known = did_you_mean(name, parts) or ("; describe it in kinds" if "" in parts else f"; kinds has {_list(parts)}")
-            report(problems, layers.line, "layers", f"unknown kind '{shown(name)}'{known}")
+            known = "; describe it in kinds" if "" in parts else f"; kinds has {_list(parts)}"
+            report(
+                problems,
+                layers.line,
+                "layers",
+                f"unknown kind '{shown(name)}'{did_you_mean(name[:60], parts) or known}",
+            )
     for name in parts:
         if name and name not in used:
             report(problems, _line(node, "kinds", name), f"kinds.{shown(name)}", "this kind is not used in layers")
@@ -185,32 +191,36 @@ def _check_references(node: Node, order: tuple[str, ...], layers: list[Layer], p
     if len(layers) != len(order):  # one could not be read
         return
     for kind, layer in zip(order, layers, strict=True):
-        if kind not in before:
-            _check_cache_of(node, kind, layer, before, problems)
-            if layer.weights_of and layer.weights_of not in before:
-                report(problems, *_missing(node, kind, "weights_of", layer.weights_of, before))
-            before[kind] = layer
+        if kind in before:
+            continue
+        line, path = _line(node, "kinds", kind), f"kinds.{kind}"
+        if layer.attention and layer.attention.cache_of:
+            wrong = _wrong_cache(layer.attention.cache_of, layer.attention, before)
+            if wrong:
+                report(problems, line, f"{path}.attention.cache_of", wrong)
+        if layer.weights_of:
+            wrong = _wrong_weights(layer.weights_of, before)
+            if wrong:
+                report(problems, line, f"{path}.weights_of", wrong)
+        before[kind] = layer
 
 
-def _check_cache_of(node: Node, kind: str, layer: Layer, before: dict[str, Layer], problems: list[Problem]) -> None:
-    target = layer.attention and layer.attention.cache_of
-    if not layer.attention or not target:
-        return
-    owner = before[target].attention if target in before else None
+def _wrong_cache(target: str, reader: Attention, before: dict[str, Layer]) -> str:
     if target not in before:
-        report(problems, *_missing(node, kind, "attention.cache_of", target, before))
-    elif owner is None or owner.cache_of:
-        message = f"'{target}' layers have no cache of their own; name a kind that has"
-        report(problems, _line(node, "kinds", kind), f"kinds.{kind}.attention.cache_of", message)
-    elif _cached(owner) != _cached(layer.attention):
-        message = f"the cache of '{target}' has other heads or widths than this kind reads"
-        report(problems, _line(node, "kinds", kind), f"kinds.{kind}.attention.cache_of", message)
+        return _not_before(target, before)
+    owner = before[target].attention
+    if owner is None or owner.cache_of:
+        return f"'{target}' layers have no cache of their own; name a kind that has"
+    if (owner.kv_heads, owner.head_dim, owner.v_head_dim) != (reader.kv_heads, reader.head_dim, reader.v_head_dim):
+        return f"the cache of '{target}' has other heads or widths than this kind reads"
+    return ""
 
 
-def _cached(attention: Any) -> tuple[int, int, int]:
-    return attention.kv_heads, attention.head_dim, attention.v_head_dim
+def _wrong_weights(target: str, before: dict[str, Layer]) -> str:
+    if target not in before:
+        return _not_before(target, before)
+    return f"'{target}' layers have no weights of their own; name a kind that has" if before[target].weights_of else ""
 
 
-def _missing(node: Node, kind: str, key: str, target: str, before: dict[str, Layer]) -> Problem:
-    near = did_you_mean(target, before) or ("" if target in _entries(node, "kinds") else "; kinds does not have it")
-    return Problem(_line(node, "kinds", kind), f"kinds.{kind}.{key}", f"no '{target}' layer comes before this one{near}")
+def _not_before(target: str, before: dict[str, Layer]) -> str:
+    return f"no '{shown(target)}' layer comes before this one{did_you_mean(target[:60], before)}"
