@@ -15,8 +15,9 @@ TOKEN_UNITS = {"": 1, "k": KIB, "K": KIB, "m": MIB, "M": MIB}  # 8k tokens are 8
 MAX_BYTES = 2**53  # integers stay exact in JSON, CSV and float64
 MAX_TOKENS = 2**32  # with 2^30 bytes a token, int64 still holds a session
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
-_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
+_NUMBER = r"((?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,9})?)"  # no leading zeros, which some read as octal
+_SIZE = re.compile(_NUMBER + r"\s*([A-Za-z]*)")
+_TOKENS = re.compile(_NUMBER + r"([kKmM]?)")
 
 
 class Line(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,14 +169,21 @@ def _parallel(tp: int | None, pp: int | None, dp: int | None, count: int | None)
 
 
 def _tokens(name: str, value: int | str) -> int:
-    tokens = parse_tokens(value) if isinstance(value, str) else _positive(name, value)
+    tokens = _parsed(name, value, parse_tokens) if isinstance(value, str) else _positive(name, value)
     if tokens > MAX_TOKENS:
         raise InputError(f"{_option(name)}: {tokens} is more than {MAX_TOKENS:,} tokens")
     return tokens
 
 
 def _size(name: str, value: int | str) -> int:
-    return parse_size(value) if isinstance(value, str) else _positive(name, value)
+    return _parsed(name, value, parse_size) if isinstance(value, str) else _positive(name, value)
+
+
+def _parsed(name: str, text: str, parse: Callable[[str], int]) -> int:
+    try:
+        return parse(text)
+    except InputError as error:
+        raise InputError(f"{_option(name)}: {error}") from None
 
 
 def _positive(name: str, value: int) -> int:

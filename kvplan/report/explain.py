@@ -8,14 +8,15 @@ from textwrap import wrap
 from typing import Any
 
 from kvplan.report.console import WIDTH
-from kvplan.report.words import Row, exact, printable, subject
-from kvplan.units import human_bytes, human_count
+from kvplan.report.words import Row, exact, printable
+from kvplan.units import human_bytes
 
 _SECTIONS = {"weights/": "Weights", "overhead/": "Overhead", "": "Memory of the GPU", "session/": "One conversation"}
 _TOTALS = {"weights/": "weights_bytes", "overhead/": "overhead_bytes", "session/": "kv_bytes_per_session"}
 _LONG = re.compile(r"(?<![\w.])\d{5,}(?![\w.])")  # whole numbers worth grouping
 _BODY = "    "
 _HEAD = ["tensor", "count", "rows", "columns", "format", "bytes of one", "", "bytes of all"]
+_DECIMAL = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"))
 _WORDS = ("tensor", "format", "bytes of one")
 
 
@@ -28,15 +29,16 @@ def explain_text(
     width: int = WIDTH,
 ) -> str:
     """Every ledger line and the tensors behind it, then counts, then the work of prefill and decode."""
-    lines = [piece for line in subject(row) for piece in wrap(line, width)]
+    lines: list[str] = []
+    counted = {count["name"] for count in counts}
     for prefix, title in _SECTIONS.items():
         entries = [line for line in row["ledger"] if _prefix(line["name"]) == prefix]
-        total = _total(row, prefix, entries)
-        blocks = [_entry(line, tensors, width) for line in entries] + ([total] if total else [])
+        total = [] if _TOTALS.get(prefix) in counted else _total(row, prefix, entries)
+        blocks = [_entry(line, tensors, width) for line in entries] + [total] * bool(total)
         lines += _section(title, blocks)
-    lines += _section("Counts", [_derivation(count, exact(count["value"]), width) for count in counts])
-    lines += _section("Work", [_derivation(each, _amount(each), width) for each in work])
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    lines += _section("Sessions and tokens", [_derivation(each, _amount(each), width) for each in counts])
+    lines += _section("Work of prefill and decode", [_derivation(each, _amount(each), width) for each in work])
+    return "".join(f"{line.rstrip()}\n" for line in lines[1:])
 
 
 def fill(formula: str, terms: Mapping[str, int | float]) -> str:
@@ -90,10 +92,15 @@ def _bytes(count: int) -> str:
 
 
 def _amount(entry: Row) -> str:
-    if entry.get("unit") == "bytes":
-        return _bytes(entry["value"])
-    unit = printable(str(entry.get("unit") or ""))
-    return f"{exact(entry['value'])} {unit} ({human_count(entry['value'])})".replace("  ", " ")
+    """A value with its unit, and once more for people where it is long."""
+    unit, value = printable(str(entry.get("unit") or "")), entry["value"]
+    if unit == "bytes":
+        return _bytes(value)
+    text = f"{exact(value)} {unit}".rstrip()
+    for factor, prefix in _DECIMAL if unit.startswith("FLOP") else ():
+        if value >= factor:
+            return f"{text} ({value / factor:,.2f} {prefix}{unit})"
+    return text
 
 
 def _derivation(entry: Row, result: str, width: int) -> list[str]:

@@ -10,15 +10,16 @@ if TYPE_CHECKING:
 
 
 PREFIX = "engine_"
+LISTS = ("ledger", "tensors", "counts", "work")  # what stands behind a row's figures
 
 
 def flat(row: Row) -> dict[str, Any]:
-    """The row without its ledger, `engine_detail` as `engine_<key>` in its place."""
+    """The row without its ledger and derivations, `engine_detail` as `engine_<key>` in its place."""
     cells: dict[str, Any] = {}
     for key, value in row.items():
         if key == "engine_detail" and isinstance(value, Mapping):
             cells |= {f"{PREFIX}{name}": each for name, each in value.items() if f"{PREFIX}{name}" not in row}
-        elif key != "ledger":
+        elif key not in LISTS:
             cells[key] = value
     return cells
 

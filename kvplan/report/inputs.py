@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from kvplan.report.words import Row
+if TYPE_CHECKING:
+    from kvplan.report.words import Row
+
 
 INPUTS = {
     "model": "model",
@@ -40,6 +43,12 @@ def varying_inputs(rows: Sequence[Row]) -> list[str]:
     varying = [key for key in INPUTS if not same(rows, key)]
     follows = {
         "max_model_len": all(row.get("max_model_len") == row.get("context_tokens") for row in rows),
-        "kv_heads": any(key in varying for key in ("attention", "model")),
+        "kv_heads": "attention" in varying or _one_each(rows, "model", "kv_heads"),
     }
     return [key for key in varying if not follows.get(key)]
+
+
+def _one_each(rows: Sequence[Row], owner: str, key: str) -> bool:
+    """Whether each owner goes with one value of the key."""
+    pairs = {(row.get(owner), row[key]) for row in rows if key in row}
+    return len(pairs) == len({name for name, _ in pairs})

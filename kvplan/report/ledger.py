@@ -38,6 +38,7 @@ def ledger_table(row: Row, *, notes: Sequence[str] = (), advice: Sequence[str] =
 def ledger_view(row: Row, *, notes: Sequence[str] = (), advice: Sequence[str] = ()) -> Group:
     """The estimate for the terminal, the answer last, where the eye is."""
     from rich.console import Group
+    from rich.padding import Padding
     from rich.text import Text
 
     parts: list[RenderableType] = [Text(line, "bold" if i == 0 else "") for i, line in enumerate(subject(row))]
@@ -49,8 +50,10 @@ def ledger_view(row: Row, *, notes: Sequence[str] = (), advice: Sequence[str] = 
     for title, entries in sections.items():
         parts += ["", _bytes_table(title, entries, label)]
     parts += ["", Text(answer(row), "bold green" if row["fits"] else "bold red"), _pairs(details(row))]
-    for title, lines in (("note", notes), ("try", advice)):
-        parts += ["", _pairs([(f"{title}:", line) for line in lines], indent="")] if lines else []
+    if advice:
+        parts += ["", Text("To make it fit", "bold"), *(Padding(_text(line), (0, 0, 0, 2)) for line in advice)]
+    if notes:
+        parts += ["", _pairs([("note:", line) for line in notes], indent="")]
     return Group(*parts)
 
 
@@ -94,6 +97,7 @@ def _card(row: Row) -> list[Entry | None]:
 def _session(row: Row) -> list[Entry | None]:
     """What each kind of layer keeps for one conversation, and the sum."""
     lines = _under(row["ledger"], "session/")
+    tokens = next((n for line in lines if (n := line["terms"].get("context_tokens"))), row["context_tokens"])
     reserved, live = row["kv_bytes_per_session"], row["kv_bytes_per_session_logical"]
     parts: list[Entry | None] = [
         *(Entry(_name(line), line["bytes"], _layers(line), "", line["low"], line["high"]) for line in lines),
@@ -101,7 +105,7 @@ def _session(row: Row) -> list[Entry | None]:
         Entry(
             "reserved" if reserved != live else "conversation",
             reserved,
-            counted(row["context_tokens"], "token"),
+            counted(tokens, "token"),
             "bold",
         ),
     ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvplan.report.console import WIDTH, grid, plain
+from kvplan.report.flat import columns as keys_of
 from kvplan.report.words import Row, exact, human, printable
 
 if TYPE_CHECKING:
@@ -14,16 +15,20 @@ if TYPE_CHECKING:
 INDENT = "  "
 
 
-def listing_table(columns: Mapping[str, str] | Sequence[str], rows: Sequence[Row], width: int = WIDTH) -> str:
-    """The rows as plain text. `columns` are keys, or keys with their headers."""
-    return plain(listing_view(columns, rows), width)
+Columns = Mapping[str, str] | Sequence[str]  # keys, or keys with their headers
 
 
-def listing_view(columns: Mapping[str, str] | Sequence[str], rows: Sequence[Row]) -> Table:
+def listing_table(rows: Sequence[Row], columns: Columns | None = None, *, width: int = WIDTH) -> str:
+    """The rows as plain text, with all their keys or the columns asked for."""
+    return plain(listing_view(rows, columns), width)
+
+
+def listing_view(rows: Sequence[Row], columns: Columns | None = None) -> Table:
     """One line a row; columns of numbers stand right, unknown is '-'."""
     from rich.text import Text
 
-    headers = dict(columns) if isinstance(columns, Mapping) else {key: key.replace("_", " ") for key in columns}
+    keys = keys_of(rows) if columns is None else columns
+    headers = dict(keys) if isinstance(keys, Mapping) else {key: key.replace("_", " ") for key in keys}
     numbers = frozenset(i for i, key in enumerate(headers) if _numeric([row.get(key) for row in rows]))
     table = grid(*headers.values(), right=numbers)
     for row in rows:

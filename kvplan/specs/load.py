@@ -19,6 +19,8 @@ def load_model(name: str | Path) -> ModelSpec:
     text = str(name)
     if text.lower().endswith(_NOT_YET):
         raise InputError(f"'{text}' cannot be read yet; write a model file in YAML (`kvplan schema model` describes it)")
+    if text and Path(text).is_dir():
+        raise InputError(f"'{text}' is a directory, which cannot be read yet; name a model or a YAML file of one")
     if isinstance(name, Path) or zoo.is_path(text):
         return _load_file(Path(text))
     return _load_file(zoo.find("models", text))
