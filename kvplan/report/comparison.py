@@ -139,7 +139,8 @@ def _reasons(refused: list[tuple[int, Row]], varying: list[str]) -> Table:
     table.columns[0].no_wrap = True
     keys = dict.fromkeys((*varying, "attention"))  # only a refused row may have been given one
     for index, row in refused:
-        choices = ", ".join(f"{INPUTS[key]} {human(key, row[key])}" for key in keys if row.get(key) is not None)
         reason = printable(str(row["error"]))
+        told = [(key, human(key, row[key])) for key in keys if row.get(key) is not None]
+        choices = ", ".join(f"{INPUTS[key]} {value}" for key, value in told if value not in reason)
         table.add_row(f"# {index}", Text(f"{choices}: {reason}" if choices else reason))
     return table

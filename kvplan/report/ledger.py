@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kvplan.report.answer import answer, details
 from kvplan.report.console import WIDTH, grid, plain
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     high: int | None = None
 
 
-RULE = None  # a line above a sum
+RULE: Final = None  # in the place of an entry: a line above a sum
 
 
 def ledger_table(row: Row, *, notes: Sequence[str] = (), advice: Sequence[str] = (), width: int = WIDTH) -> str:
@@ -102,15 +102,10 @@ def _session(row: Row) -> list[Entry | None]:
     parts: list[Entry | None] = [
         *(Entry(_name(line), line["bytes"], _layers(line), "", line["low"], line["high"]) for line in lines),
         RULE,
-        Entry(
-            "reserved" if reserved != live else "conversation",
-            reserved,
-            counted(tokens, "token"),
-            "bold",
-        ),
+        Entry("conversation" if reserved == live else "reserved", reserved, counted(tokens, "token"), "bold"),
     ]
     if reserved != live:
-        parts.append(Entry("of that live", live, f"{live / reserved:.1%}" if reserved else ""))
+        parts.append(Entry("of that live", live, f"{live / reserved:.2%}" if reserved else ""))
     parts.append(Entry("added by the last token", row["kv_bytes_per_token"]))
     return parts
 
@@ -141,12 +136,12 @@ def _bytes_table(title: str, entries: Sequence[Entry | None], label: int) -> Tab
     from rich.text import Text
 
     ranged = any(entry and entry.low is not None and entry.high is not None for entry in entries)
-    share = "share" if any(entry and entry.remark.endswith("%") for entry in entries) else ""
+    share = "share" if all(entry.remark.endswith("%") for entry in entries if entry) else ""
     table = grid(title, "bytes", "", share, *(["between"] if ranged else []), right=frozenset({1, 2, 3}))
     for column, least in zip(table.columns, (label, 15, 11, 13), strict=False):
         column.min_width = least
     for entry in entries:
-        if entry is RULE or entry is None:
+        if entry is None:
             table.add_row("", Text("-" * 15, "dim"))
             continue
         cells = [f"  {entry.name}", exact(entry.bytes), human_bytes(entry.bytes), entry.remark, _range(entry)]

@@ -28,12 +28,17 @@ def listing_view(rows: Sequence[Row], columns: Columns | None = None) -> Table:
     from rich.text import Text
 
     keys = keys_of(rows) if columns is None else columns
-    headers = dict(keys) if isinstance(keys, Mapping) else {key: key.replace("_", " ") for key in keys}
+    headers = dict(keys) if isinstance(keys, Mapping) else {key: _header(key) for key in keys}
     numbers = frozenset(i for i, key in enumerate(headers) if _numeric([row.get(key) for row in rows]))
     table = grid(*headers.values(), right=numbers)
     for row in rows:
         table.add_row(*(Text(human(key, row.get(key))) for key in headers))
     return table
+
+
+def _header(key: str) -> str:
+    """The key in words; cells of bytes bring their own unit."""
+    return key.removesuffix("_bytes").replace("_", " ")
 
 
 def _numeric(values: Sequence[Any]) -> bool:

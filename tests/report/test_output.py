@@ -20,6 +20,13 @@ def write(path: Path | None, text: str) -> None:
         out.write(text)
 
 
+def fail_half_way(path: Path, error: type[BaseException]) -> None:
+    with open_output(path) as out:
+        out.write("half")
+        out.flush()
+        raise error
+
+
 def left_in(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
@@ -40,10 +47,8 @@ def test_an_exception_leaves_no_file_and_what_was_there(tmp_path: Path, error: t
     old = tmp_path / "old.json"
     old.write_text("old")
     for name in ("new.json", "old.json"):
-        with pytest.raises(error), open_output(tmp_path / name) as out:
-            out.write("half")
-            out.flush()
-            raise error
+        with pytest.raises(error):
+            fail_half_way(tmp_path / name, error)
     assert left_in(tmp_path) == ["old.json"]
     assert old.read_text() == "old"
 

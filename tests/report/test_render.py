@@ -112,7 +112,7 @@ def test_markdown_of_estimates_keeps_what_varies_and_the_results() -> None:
 
 
 def test_rows_with_other_keys_make_a_union() -> None:
-    rows = [{"model": "a", "max_sessions": 1}, {"model": "b", "error": "refused"}]
+    rows: list[dict[str, Any]] = [{"model": "a", "max_sessions": 1}, {"model": "b", "error": "refused"}]
     assert render(rows, "csv") == "model,max_sessions,error\na,1,\nb,,refused\n"
     assert render(rows, "markdown").splitlines()[0] == "| model | max_sessions | error |"
 

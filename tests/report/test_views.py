@@ -245,7 +245,8 @@ def test_colour_can_be_refused(monkeypatch: pytest.MonkeyPatch, name: str, value
 
 def test_exports_load_neither_rich_nor_csv() -> None:
     code = (
-        "import sys; from kvplan.report.render import render; from kvplan.report import ledger, comparison, explain, listing;"
+        "import sys; from kvplan.report.render import render;"
+        "from kvplan.report import comparison, explain, ledger, listing, output;"
         "[render([{'a': 1}], f, human=True) for f in ('json', 'jsonl', 'csv', 'markdown')];"
         "print([m for m in ('rich', 'csv') if m in sys.modules])"
     )
