@@ -104,5 +104,5 @@ def test_the_router_keeps_the_rows_of_all_experts():
 
 
 def test_layers_that_read_a_cache_on_another_stage_are_refused():
-    with pytest.raises(InputError, match="read the cache of 'local' layers on an earlier stage"):
+    with pytest.raises(InputError, match="read the cache of 'global' layers on an earlier stage"):
         shard(load_model("gemma-3n-e4b"), pp=3)  # stages of 12, 12 and 11: layers 24 to 34 all read layers 18 and 19

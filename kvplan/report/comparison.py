@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -141,6 +142,11 @@ def _reasons(refused: list[tuple[int, Row]], varying: list[str]) -> Table:
     for index, row in refused:
         reason = printable(str(row["error"]))
         told = [(key, human(key, row[key])) for key in keys if row.get(key) is not None]
-        choices = ", ".join(f"{INPUTS[key]} {value}" for key, value in told if value not in reason)
+        choices = ", ".join(f"{INPUTS[key]} {value}" for key, value in told if not _says(reason, value))
         table.add_row(f"# {index}", Text(f"{choices}: {reason}" if choices else reason))
     return table
+
+
+def _says(text: str, value: str) -> bool:
+    """Whether the text holds the value as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None

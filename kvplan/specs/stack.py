@@ -103,19 +103,17 @@ def _order(node: Node, parts: dict[str, Node], problems: list[Problem]) -> tuple
         report(problems, layers.line, "layers", str(error))
         return ()
     used = set(order)
-    for name in dict.fromkeys(order):
-        if name not in parts:
-            known = "; describe it in kinds" if "" in parts else f"; kinds has {_list(parts)}"
-            report(
-                problems,
-                layers.line,
-                "layers",
-                f"unknown kind '{shown(name)}'{did_you_mean(name[:60], parts) or known}",
-            )
+    unknown = [name for name in dict.fromkeys(order) if name not in parts]
+    for name in unknown:
+        known = "; describe it in kinds" if "" in parts else f"; kinds has {_list(parts)}"
+        near = did_you_mean(name[:60], parts) or known
+        report(problems, layers.line, "layers", f"unknown kind '{shown(name)}'{near}")
+    if unknown:  # a kind that is not used may be the one that was meant
+        return ()
     for name in parts:
         if name and name not in used:
             report(problems, _line(node, "kinds", name), f"kinds.{shown(name)}", "this kind is not used in layers")
-    return order if used <= set(parts) else ()
+    return order
 
 
 def _counted(layers: Node, parts: dict[str, Node], problems: list[Problem]) -> tuple[str, ...]:
@@ -195,19 +193,19 @@ def _check_references(node: Node, order: tuple[str, ...], layers: list[Layer], p
             continue
         line, path = _line(node, "kinds", kind), f"kinds.{kind}"
         if layer.attention and layer.attention.cache_of:
-            wrong = _wrong_cache(layer.attention.cache_of, layer.attention, before)
+            wrong = _wrong_cache(layer.attention.cache_of, layer.attention, before, order)
             if wrong:
                 report(problems, line, f"{path}.attention.cache_of", wrong)
         if layer.weights_of:
-            wrong = _wrong_weights(layer.weights_of, before)
+            wrong = _wrong_weights(layer.weights_of, before, order)
             if wrong:
                 report(problems, line, f"{path}.weights_of", wrong)
         before[kind] = layer
 
 
-def _wrong_cache(target: str, reader: Attention, before: dict[str, Layer]) -> str:
+def _wrong_cache(target: str, reader: Attention, before: dict[str, Layer], order: tuple[str, ...]) -> str:
     if target not in before:
-        return _not_before(target, before)
+        return _not_before(target, order)
     owner = before[target].attention
     if owner is None or owner.cache_of:
         return f"'{target}' layers have no cache of their own; name a kind that has"
@@ -216,11 +214,12 @@ def _wrong_cache(target: str, reader: Attention, before: dict[str, Layer]) -> st
     return ""
 
 
-def _wrong_weights(target: str, before: dict[str, Layer]) -> str:
+def _wrong_weights(target: str, before: dict[str, Layer], order: tuple[str, ...]) -> str:
     if target not in before:
-        return _not_before(target, before)
+        return _not_before(target, order)
     return f"'{target}' layers have no weights of their own; name a kind that has" if before[target].weights_of else ""
 
 
-def _not_before(target: str, before: dict[str, Layer]) -> str:
-    return f"no '{shown(target)}' layer comes before this one{did_you_mean(target[:60], before)}"
+def _not_before(target: str, order: tuple[str, ...]) -> str:
+    near = "" if target in order else did_you_mean(target[:60], set(order))
+    return f"no '{shown(target)}' layer comes before this one{near}"

@@ -95,71 +95,70 @@ def test_a_kind_with_the_weights_of_another_has_its_shape() -> None:
     assert (spec.stack[6].weights_of, spec.stack[0].weights_of) == ("local", None)
 
 
-def test_two_shared_blocks_of_one_shape_stay_two() -> None:
-    spec = load(KINDS.replace("local), reuse", "local), reuse").replace("reuse: {attention: {cache_of: global}}", "reuse: {norms: 3}"))
-    assert spec.stack_kinds.count("local") == 4
+REUSE = "{attention: {cache_of: global}}"
+CACHE_OF = "11: kinds.reuse.attention.cache_of: "
 
-
-# Each file is SMALL or KINDS with one mistake; the line is that of the mistake.
+# SMALL or KINDS with one change, and what is said of it, line first.
 BAD = [
-    pytest.param(SMALL.replace("kv_heads: 2", "kv_heads: 3"),
-                 "m.yaml:6: layer.attention: heads (8) must be a multiple of kv_heads (3); possible: 1, 2, 4, 8",
-                 id="kv-heads"),
-    pytest.param(SMALL.replace("heads: 8, kv_heads: 2", "heads: 7"),
-                 "m.yaml:2: hidden_size: 512 does not divide by 7 heads: give attention.head_dim", id="head-width"),
-    pytest.param(SMALL.replace("intermediate_size", "intermediate"),
-                 "m.yaml:7: layer.mlp: unknown key 'intermediate'; did you mean 'intermediate_size'?", id="typo"),
-    pytest.param(SMALL.replace("layers: 2", "layers: 4097"),
-                 "m.yaml:4: layers: expected a whole number from 1 to 4096, got 4097", id="too-many-layers"),
-    pytest.param(SMALL.replace("layers: 2", "layers: 2 (a"), "m.yaml:4: layers: a bracket is not closed", id="order"),
-    pytest.param(SMALL.replace("layers: 2", "layers: 2 full"),
-                 "m.yaml:4: layers: unknown kind 'full'; describe it in kinds", id="no-kinds"),
-    pytest.param("\n".join(SMALL.splitlines()[:4]) + "\n",
-                 "m.yaml:1: top level: missing key 'layer' (what every layer has)", id="no-layer"),
-    pytest.param(SMALL.replace("kv_heads: 2", "window: 8, chunk: 8"),
-                 "m.yaml:6: layer.attention: window and chunk exclude each other; keep the one the model uses",
-                 id="window-and-chunk"),
-    pytest.param(SMALL.replace("mlp: {", "moe: {experts: 4, active: 5, "),
-                 "m.yaml:7: layer.moe: active (5) cannot be more than experts (4)", id="active-experts"),
-    pytest.param(SMALL + "per_layer: {mlp.intermediate_size: [1, 2, 3]}\n",
-                 "m.yaml:8: per_layer.mlp.intermediate_size: 3 values for 2 layers; give one for each", id="column"),
-    pytest.param(SMALL + "per_layer: {mlp.width: [1, 2]}\n",
-                 "m.yaml:8: layer.mlp: unknown key 'width'", id="column-typo"),
-    pytest.param(KINDS.replace("global), reuse", "globl), reuse"),
-                 "m.yaml:4: layers: unknown kind 'globl'; did you mean 'global'?", id="unknown-kind"),
-    pytest.param(KINDS + "  spare: {}\n", "m.yaml:12: kinds.spare: this kind is not used in layers", id="unused-kind"),
-    pytest.param(KINDS.replace("layers: 2 (2 local, global), reuse", "layers: 7"),
-                 "m.yaml:4: layers: with kinds, write their order and not only a count: '2 (local, global, reuse)', for example",
-                 id="count-with-kinds"),
-    pytest.param(KINDS.replace("cache_of: global", "cache_of: glob"),
-                 "m.yaml:11: kinds.reuse.attention.cache_of: no 'glob' layer comes before this one; did you mean 'global'?",
-                 id="cache-of-unknown"),
-    pytest.param(KINDS.replace("2 (2 local, global), reuse", "2 local, reuse, global"),
-                 "m.yaml:11: kinds.reuse.attention.cache_of: no 'global' layer comes before this one", id="cache-of-later"),
-    pytest.param(KINDS.replace("cache_of: global", "cache_of: global, kv_heads: 4"),
-                 "m.yaml:11: kinds.reuse.attention.cache_of: the cache of 'global' has other heads or widths than this kind"
-                 " reads", id="cache-of-other-width"),
-    pytest.param(KINDS.replace("{attention: {cache_of: global}}", "{weights_of: globe}"),
-                 "m.yaml:11: kinds.reuse.weights_of: no 'globe' layer comes before this one; did you mean 'global'?",
-                 id="weights-of-unknown"),
+    ("kv-heads", SMALL, "kv_heads: 2", "kv_heads: 3",
+     "6: layer.attention: heads (8) must be a multiple of kv_heads (3); possible: 1, 2, 4, 8"),
+    ("head-width", SMALL, "heads: 8, kv_heads: 2", "heads: 7",
+     "2: hidden_size: 512 does not divide by 7 heads: give attention.head_dim"),
+    ("typo", SMALL, "kv_heads: 2", "kv_head: 2",
+     "6: layer.attention: unknown key 'kv_head'; did you mean 'kv_heads' or 'v_head_dim' or 'heads'?"),
+    ("too-many-layers", SMALL, "layers: 2", "layers: 4097",
+     "4: layers: expected a whole number from 1 to 4096, got 4097"),
+    ("order", SMALL, "layers: 2", "layers: 2 (a", "4: layers: a bracket is not closed"),
+    ("no-kinds", SMALL, "layers: 2", "layers: 2 full", "4: layers: unknown kind 'full'; describe it in kinds"),
+    ("no-layer", SMALL, SMALL[SMALL.index("layer:") :], "", "1: top level: missing key 'layer' (what every layer has)"),
+    ("window-and-chunk", SMALL, "kv_heads: 2", "window: 8, chunk: 8",
+     "6: layer.attention: window and chunk exclude each other; keep the one the model uses"),
+    ("active-experts", SMALL, "mlp: {", "moe: {experts: 4, active: 5, ",
+     "7: layer.moe: active (5) cannot be more than experts (4)"),
+    ("column", SMALL, "1024}\n", "1024}\nper_layer: {mlp.intermediate_size: [1, 2, 3]}\n",
+     "8: per_layer.mlp.intermediate_size: 3 values for 2 layers; give one for each"),
+    ("column-typo", SMALL, "1024}\n", "1024}\nper_layer: {mlp.width: [1, 2]}\n", "8: layer.mlp: unknown key 'width'"),
+    ("unknown-kind", KINDS, "global), reuse", "globl), reuse",
+     "4: layers: unknown kind 'globl'; did you mean 'global' or 'local'?"),
+    ("far-kind", KINDS, "global), reuse", "xyz), reuse",
+     "4: layers: unknown kind 'xyz'; kinds has local, global, reuse"),
+    ("unused-kind", KINDS, "global: {}", "global: {}\n  spare: {}",
+     "11: kinds.spare: this kind is not used in layers"),
+    ("count-with-kinds", KINDS, "2 (2 local, global), reuse", "7",
+     "4: layers: with kinds, write their order and not only a count: '2 (local, global, reuse)', for example"),
+    ("cache-of-unknown", KINDS, "cache_of: global", "cache_of: glob",
+     CACHE_OF + "no 'glob' layer comes before this one; did you mean 'global'?"),
+    ("cache-of-later", KINDS, "2 (2 local, global), reuse", "2 local, reuse, global",
+     CACHE_OF + "no 'global' layer comes before this one"),
+    ("cache-of-other-width", KINDS, "cache_of: global", "cache_of: global, kv_heads: 4",
+     CACHE_OF + "the cache of 'global' has other heads or widths than this kind reads"),
+    ("cache-of-a-reader", KINDS, f"global: {{}}\n  reuse: {REUSE}",
+     f"global: {{attention: {{cache_of: local}}}}\n  reuse: {REUSE}",
+     CACHE_OF + "'global' layers have no cache of their own; name a kind that has"),
+    ("weights-of-unknown", KINDS, REUSE, "{weights_of: globe}",
+     "11: kinds.reuse.weights_of: no 'globe' layer comes before this one; did you mean 'global'?"),
+    ("weights-of-a-borrower", KINDS, f"global: {{}}\n  reuse: {REUSE}",
+     "global: {weights_of: local}\n  reuse: {weights_of: global}",
+     "11: kinds.reuse.weights_of: 'global' layers have no weights of their own; name a kind that has"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), BAD)
-def test_a_mistake_is_told_with_its_line_and_the_way_out(text: str, message: str) -> None:
-    found = problems(text)
-    if "unknown kind 'globl'" in message:  # then the right name is not used
-        assert found.pop() == "m.yaml:10: kinds.global: this kind is not used in layers"
-    assert found == [message]
+@pytest.mark.parametrize(("text", "old", "new", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_a_mistake_is_told_with_its_line_and_the_way_out(text: str, old: str, new: str, message: str) -> None:
+    assert old in text
+    assert problems(text.replace(old, new)) == [f"m.yaml:{message}"]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    text = KINDS.replace("hidden_size: 512", "hidden_size: big").replace("reuse\n", "resue\n").replace("heads: 8", "heads: 0")
+    text = (
+        KINDS.replace("hidden_size: 512", "hidden_size: big")
+        .replace("reuse\n", "resue\n")
+        .replace("heads: 8", "heads: 0")
+    )
     assert problems(text) == [
         "m.yaml:2: hidden_size: expected a whole number of at least 1, got text 'big'",
         "m.yaml:4: layers: unknown kind 'resue'; did you mean 'reuse'?",
         "m.yaml:6: kinds.local.attention.heads: expected a whole number of at least 1, got 0",
-        "m.yaml:11: kinds.reuse: this kind is not used in layers",
     ]
 
 
@@ -170,7 +169,9 @@ def test_a_mistake_in_what_every_layer_has_is_told_once() -> None:
 
 
 def test_parts_of_the_wrong_type_are_told_once() -> None:
-    assert problems(SMALL.replace("layers: 2", "layers: [2]").replace("mlp: {intermediate_size: 1024}", "mlp: 1024")) == [
+    assert problems(
+        SMALL.replace("layers: 2", "layers: [2]").replace("mlp: {intermediate_size: 1024}", "mlp: 1024")
+    ) == [
         "m.yaml:4: layers: expected a whole number from 1 to 4096 or text, got a list",
         "m.yaml:7: layer.mlp: expected a mapping, got number 1024",
     ]

@@ -33,15 +33,22 @@ class Expected(NamedTuple):
     kv_window: int
     state: int
     conv: int
-    total_from: str
 
 
 def expected_counts() -> list[Expected]:
     lines = [line for line in COUNTS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    rows = csv.DictReader(lines)
     return [
-        Expected(row["name"], *(int(row[f]) if row[f] else None for f in Expected._fields[1:-1]), row["total_from"])  # type: ignore[arg-type]
-        for row in rows
+        Expected(
+            name=row["name"],
+            parameters=int(row["parameters"]),
+            active=int(row["active"]) if row["active"] else None,
+            hub_total=int(row["hub_total"]) if row["hub_total"] else None,
+            kv_full=int(row["kv_full"]),
+            kv_window=int(row["kv_window"]),
+            state=int(row["state"]),
+            conv=int(row["conv"]),
+        )
+        for row in csv.DictReader(lines)
     ]
 
 
