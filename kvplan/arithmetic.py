@@ -1,14 +1,17 @@
 """The functions on numbers: they take ints and NumPy integer arrays alike, so a grid runs the lines of an estimate.
 
-Domain: bytes up to 2^50 on one GPU, contexts up to 2^32 tokens (`units.MAX_TOKENS`); larger is refused at the edge.
+Domain: pools and sessions up to 2^50 units, contexts up to 2^32 tokens (`units.MAX_TOKENS`); larger is refused at the
+edge, because int64 would overflow in silence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 Number = Any  # an int or an integer ndarray; the functions are the same for both
+
+MAX_UNITS = 2**50
 
 
 class Charge(NamedTuple):
@@ -40,6 +43,11 @@ def session_units(charges: Sequence[Charge], fixed: int, context: Number) -> Num
     )
 
 
+def select(condition: Number, yes: Number, no: Number) -> Number:
+    """`yes` where the condition holds, else `no`, without branching on arrays."""
+    return no + (yes - no) * condition
+
+
 def whole_sessions(pool_units: Number, units: Number) -> Number:
     """Sessions of `units` each that fit in the pool; none when the pool is negative or a session takes nothing."""
     fits = (pool_units > 0) & (units > 0)
@@ -47,18 +55,41 @@ def whole_sessions(pool_units: Number, units: Number) -> Number:
 
 
 def tokens_held(pool_units: Number, units: Number, context: Number) -> Number:
-    """floor(pool / units * context), quotient first so that the product stays small."""
+    """floor(pool * context / units): whole sessions first, then the part of one that the rest of the pool holds."""
     fits = (pool_units > 0) & (units > 0)
     pool, units = pool_units * fits, units + (units == 0)
-    return pool // units * context + pool % units * context // units
+    return pool // units * context + _scaled_part(pool % units, context, units)
 
 
-def longest_context(charges: Sequence[Charge], fixed: int, pool_units: int, ceiling: int) -> int | None:
-    """The most tokens one session can hold, at most `ceiling`; None when memory sets no limit (only windows)."""
+def _scaled_part(part: Number, context: Number, units: Number) -> Number:
+    """floor(part * context / units) for part < units: long division by 8 bits at a time, so that int64 holds it."""
+    held, rest = 0 * part, 0 * part
+    for shift in (24, 16, 8, 0):  # contexts have up to 32 bits; 2^32 itself is the first digit 256
+        rest = rest * 256 + part * (context >> shift if shift == 24 else context >> shift & 255)
+        held = held * 256 + rest // units
+        rest = rest % units
+    return held
+
+
+def for_each_value(function: Callable[[int], int], values: Number) -> Number:
+    """The function of every value, computed once for each distinct one: for what cannot be written as arithmetic."""
+    if isinstance(values, int):
+        return function(values)
+    import numpy as np  # values is an array, so it is loaded already
+
+    distinct, where = np.unique(values, return_inverse=True)
+    return np.array([function(int(value)) for value in distinct], dtype=np.int64)[where]
+
+
+NO_LIMIT = -1  # of the longest context: memory sets none
+
+
+def longest_context(charges: Sequence[Charge], fixed: int, pool_units: int, ceiling: int) -> int:
+    """The most tokens one session can hold, at most `ceiling`; NO_LIMIT when memory sets none (only windows)."""
     if session_units(charges, fixed, 1) > pool_units:
         return 0
     if session_units(charges, fixed, ceiling) <= pool_units:
-        return ceiling if any(charge.limit is None for charge in charges) else None
+        return ceiling if any(charge.limit is None for charge in charges) else NO_LIMIT
     low, high = 1, ceiling  # low fits, high does not
     while high - low > 1:
         middle = (low + high) // 2

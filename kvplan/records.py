@@ -20,7 +20,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-        found = dataclasses.fields(cls)  # type: ignore[arg-type]  # the line above made it one
+        found = dataclasses.fields(cls)
         missing = dataclasses.MISSING
         cls._defaults = {f.name: missing if f.default is missing else f.default for f in found}
         cls._factories = {f.name: f.default_factory for f in found if f.default_factory is not missing}
@@ -42,7 +42,7 @@ class Record:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._values() == other._values()  # type: ignore[attr-defined]
+        return isinstance(other, Record) and type(self) is type(other) and self._values() == other._values()
 
     def __hash__(self) -> int:
         return hash(self._values())

@@ -43,7 +43,8 @@ class Rank(Record):
     @property
     def vocab_rows(self) -> int:
         """Rows of the embedding and of the head on this rank."""
-        return ceil_div(self.model.vocab_size, self.tp)
+        rows: int = ceil_div(self.model.vocab_size, self.tp)
+        return rows
 
 
 def shard(model: ModelSpec, tp: int = 1, pp: int = 1, ep: int = 1) -> list[Rank]:
@@ -111,7 +112,10 @@ def _divisible(layer: Layer) -> Iterator[tuple[str, int]]:
     ):
         for name in names if part else ():
             label = {"heads": "query heads", "inner": "inner channels"}.get(name, name.replace("_", " "))
-            yield label if part in (layer.attention, layer.latent) else label.replace("query", "state"), getattr(part, name)
+            yield (
+                label if part in (layer.attention, layer.latent) else label.replace("query", "state"),
+                getattr(part, name),
+            )
 
 
 def _replicable(layer: Layer) -> Iterator[tuple[str, int]]:

@@ -59,7 +59,7 @@ def parse_tokens(text: str) -> int:
 
 def _bounded(text: str, number: str, factor: int, limit: int, what: str) -> int:
     whole, _, decimals = number.partition(".")
-    scale = 10 ** len(decimals)
+    scale: int = 10 ** len(decimals)
     value, rest = divmod(int(whole + decimals) * factor, scale)  # exact: 0.1GiB must not pass through a float
     if rest or value <= 0:
         raise InputError(f"'{text}' is not a whole, positive number of {what}")

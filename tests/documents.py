@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ELIDED = "..."
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _YAML_NAME = re.compile(r"# ([\w.-]+\.yaml)\b")
-_COMMAND = re.compile(r"(?:\.venv/bin/)?kvplan (?P<argv>.*?)(?: \| (?P<filter>.*?))?(?P<code>; echo \"exit code \$\?\")?")
+_COMMAND = re.compile(
+    r"(?:\.venv/bin/)?kvplan (?P<argv>.*?)(?: \| (?P<filter>.*?))?(?P<code>; echo \"exit code \$\?\")?"
+)
 _TABLE = re.compile(r"(<!-- table: (.+?) -->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
 
 

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvplan.arithmetic import Charge, at_most, ceil_div, longest_context, session_units, tokens_held, whole_sessions
+from kvplan.arithmetic import (
+    NO_LIMIT,
+    Charge,
+    at_most,
+    ceil_div,
+    longest_context,
+    session_units,
+    tokens_held,
+    whole_sessions,
+)
 
 tokens = st.integers(1, 2**32)
 units = st.integers(1, 2**50)
@@ -53,13 +62,16 @@ def test_sessions_agree_with_plain_division(pairs):
 
 @given(st.integers(0, 2**50), units, tokens)
 def test_tokens_held_is_the_floor_of_the_quotient(pool, unit, context):
-    assert tokens_held(pool, unit, context) == pool * context // unit
+    exact = pool * context // unit
+    assert tokens_held(pool, unit, context) == exact
+    if exact < 2**63:
+        assert tokens_held(np.array([pool]), np.array([unit]), np.array([context])).tolist() == [exact]
 
 
 @given(charges, st.integers(0, 2**30), st.integers(0, 2**45))
 def test_longest_context_is_the_inverse(charges, fixed, pool):
     longest = longest_context(charges, fixed, pool, 2**32)
-    if longest is None:
+    if longest == NO_LIMIT:
         assert all(charge.limit for charge in charges)
         assert session_units(charges, fixed, 2**32) <= pool
         return

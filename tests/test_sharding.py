@@ -73,9 +73,10 @@ def test_the_fullest_stage_decides():
     # of the first is smaller by the embedding and towers; the last holds the tied head's copy and the final norm
     found = estimate("gemma-3-27b", "2xa100-40g", pp=2, tp=1)
     sessions = [
-        (stage.kv_budget_bytes) // (stage.plan.fixed + sum(c.units * min(4096, c.limit or 4096) for c in stage.plan.charges))
-        for stage in found.stages
+        budget.kv.bytes // sum(charge.units * min(4096, charge.limit or 4096) for charge in stage.plan.charges)
+        for stage, budget in zip(found.stages, found.budgets, strict=True)
     ]
+    assert len(set(sessions)) == 2
     assert found.max_sessions == min(sessions)
     assert found.stage is found.stages[sessions.index(min(sessions))]
 

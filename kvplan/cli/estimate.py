@@ -93,8 +93,12 @@ def _row(each: Any, explain: bool) -> dict[str, Any]:
 def _derivations(each: Any) -> dict[str, Any]:
     from kvplan.planning.derivations import counts, work
 
-    tensors = [{**tensor._asdict(), "bytes": tensor.bytes} for tensor in each.stage.tensors]
-    return {"tensors": tensors, "counts": [c._asdict() for c in counts(each)], "work": [w._asdict() for w in work(each)]}
+    tensors = [{**tensor._asdict(), "count": tensor.times, "bytes": tensor.bytes} for tensor in each.stage.tensors]
+    return {
+        "tensors": tensors,
+        "counts": [c._asdict() for c in counts(each)],
+        "work": [w._asdict() for w in work(each)],
+    }
 
 
 def _ledger_text(estimate: Any, row: dict[str, Any], explain: bool) -> str:

@@ -11,7 +11,9 @@ from kvplan.cli.listing import show_list, show_one
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="A GPU, or part of a name to search for.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A GPU, or part of a name to search for.", show_default=False)
+    ] = None,
     format: o.Format = None,  # noqa: A002 - the contract's name
     output: o.Output = None,
 ) -> int:

@@ -23,7 +23,9 @@ EngineVersion = Annotated[str | None, _option("--engine-version", help="Version 
 Context = Annotated[str, _option("--context", "-c", help="Live tokens of one conversation, e.g. 8k (default 4096).")]
 MaxModelLen = Annotated[str | None, _option("--max-model-len", help="Length the engine is set for (default: context).")]
 Sessions = Annotated[int | None, _option("--sessions", "-n", min=1, help="Ask whether N conversations fit.")]
-Weights = Annotated[str | None, _option("--weights", "-w", help="Scheme, e.g. fp8, awq, q4_k_m (default: the model's).")]
+Weights = Annotated[
+    str | None, _option("--weights", "-w", help="Scheme, e.g. fp8, awq, q4_k_m (default: the model's).")
+]
 KvDtype = Annotated[str, _option("--kv-dtype", help="Cache format, e.g. fp8, q8_0/q4_0 for K/V (default: auto).")]
 Attention = Annotated[str | None, _option("--attention", help="What if: mha, mqa or gqa:N.")]
 Tp = Annotated[str | None, _option("--tp", help="Tensor-parallel GPUs.")]
@@ -36,7 +38,9 @@ MaxBatchedTokens = Annotated[int | None, _option("--max-batched-tokens", min=1, 
 BlockSize = Annotated[int | None, _option("--block-size", min=1, help="Tokens of a cache block.")]
 Eager = Annotated[bool, _option("--eager", help="No CUDA graphs.")]
 Reserve = Annotated[str | None, _option("--reserve", help="Memory to keep free, e.g. 2GiB.")]
-KvBudget = Annotated[str | None, _option("--kv-budget", help="KV memory of a GPU, e.g. 60GiB; no --gpu is needed then.")]
+KvBudget = Annotated[
+    str | None, _option("--kv-budget", help="KV memory of a GPU, e.g. 60GiB; no --gpu is needed then.")
+]
 LoraRank = Annotated[int | None, _option("--lora-rank", min=1, help="Rank of LoRA adapters on the seven projections.")]
 MaxLoras = Annotated[int | None, _option("--max-loras", min=1, help="Adapters held at once (default 1).")]
 DraftModel = Annotated[str | None, _option("--draft-model", help="Draft model of speculative decoding.")]
@@ -49,7 +53,20 @@ Format = Annotated[
 ]
 Output = Annotated[Path | None, _option("--output", "-o", help="Write to this file.")]
 
-LISTS = ("model", "gpu", "engine", "weights", "kv_dtype", "attention", "tp", "pp", "dp", "memory_fraction", "max_seqs", "context")
+LISTS = (
+    "model",
+    "gpu",
+    "engine",
+    "weights",
+    "kv_dtype",
+    "attention",
+    "tp",
+    "pp",
+    "dp",
+    "memory_fraction",
+    "max_seqs",
+    "context",
+)
 WHOLE_NUMBERS = ("tp", "pp", "dp", "max_seqs", "ep")
 
 
@@ -60,7 +77,10 @@ def split_lists(options: dict[str, Any]) -> tuple[dict[str, list[Any]], dict[str
     for name in WHOLE_NUMBERS:
         if name in fixed:
             fixed[name] = _number(name, str(fixed[name]))
-    return {n: v for n, v in lists.items() if len(v) > 1}, {**{n: v[0] for n, v in lists.items() if len(v) == 1}, **fixed}
+    return {n: v for n, v in lists.items() if len(v) > 1}, {
+        **{n: v[0] for n, v in lists.items() if len(v) == 1},
+        **fixed,
+    }
 
 
 def _values(name: str, text: str) -> list[Any]:

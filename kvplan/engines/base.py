@@ -19,7 +19,6 @@ class EngineOptions(Record):
 
     kv: KvPair
     state_dtype: str | None = None
-    context: int
     max_model_len: int
     memory_fraction: float | None = None  # None: the engine's default
     max_seqs: int | None = None
@@ -42,11 +41,6 @@ class CachePlan(NamedTuple):
     unit_bytes: int
     charges: tuple[Charge, ...]
     fixed: int  # units of a session that do not depend on its tokens
-    lines: tuple[Line, ...]  # the bytes of one session at the asked context, group by group
-
-    def pool_units(self, kv_budget_bytes: int) -> int:
-        """Whole units in the budget."""
-        return kv_budget_bytes // self.unit_bytes
 
 
 class Engine(Protocol):
@@ -71,3 +65,6 @@ class Engine(Protocol):
 
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """How each stage's pool is handed out; raises InputError for a kind of cache the engine does not support."""
+
+    def session_lines(self, groups: list[CacheGroup], options: EngineOptions, context: int) -> list[Line]:
+        """The bytes of one session of `context` tokens, group by group; they add up to what the plan charges."""

@@ -56,6 +56,10 @@ class Generic:
         """Live bytes, or whole blocks where a block size is given; a unit is one byte."""
         return [byte_plan(groups, options, options.block_size or 1) for groups in stages]
 
+    def session_lines(self, groups: list[CacheGroup], options: EngineOptions, context: int) -> list[Line]:
+        """Tokens held times bytes of a token, or the state, for each group."""
+        return [_state_line(g, options) if g.kind == "state" else _token_line(g, options, context) for g in groups]
+
 
 def byte_plan(groups: list[CacheGroup], options: EngineOptions, block: int) -> CachePlan:
     """A plan whose unit is a byte: growing groups charge their tokens in blocks, state is fixed."""
@@ -65,21 +69,17 @@ def byte_plan(groups: list[CacheGroup], options: EngineOptions, block: int) -> C
         if group.kind != "state"
     )
     fixed = sum(g.layers * state_bytes(g, options.state_dtype) for g in groups if g.kind == "state")
-    return CachePlan(1, charges, fixed, session_lines(groups, options, block))
+    return CachePlan(1, charges, fixed)
 
 
-def session_lines(groups: list[CacheGroup], options: EngineOptions, block: int) -> tuple[Line, ...]:
-    """The bytes of one session at the asked context, group by group."""
-    return tuple(_state_line(g, options) if g.kind == "state" else _token_line(g, options, block) for g in groups)
-
-
-def _token_line(group: CacheGroup, options: EngineOptions, block: int) -> Line:
+def _token_line(group: CacheGroup, options: EngineOptions, context: int) -> Line:
+    block = options.block_size or 1
     per_token = token_bytes(group, options.kv)
-    held = ceil_div(at_most(options.context, group.window), block) * block
+    held = ceil_div(at_most(context, group.window), block) * block
     tokens = "context_tokens" if group.window is None else "min(context_tokens, window)"
     if block > 1:
         tokens = f"ceil({tokens} / block_size) * block_size"
-    terms: dict[str, int | float] = {"layers": group.layers, "context_tokens": options.context}
+    terms: dict[str, int | float] = {"layers": group.layers, "context_tokens": context}
     terms |= {"window": group.window} if group.window else {}
     terms |= {"block_size": block} if block > 1 else {}
     formula = f"layers * {tokens} * ({token_formula(group, options.kv)})"

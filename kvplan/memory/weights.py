@@ -23,7 +23,7 @@ class StoredTensor(NamedTuple):
 
     component: str
     name: str
-    count: int  # layers times copies
+    times: int  # layers times copies
     rows: int
     columns: int
     format: str
@@ -34,7 +34,7 @@ class StoredTensor(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes of all of them."""
-        return self.count * self.bytes_each
+        return self.times * self.bytes_each
 
 
 def stored(rank: Rank, scheme: Scheme) -> list[StoredTensor]:
@@ -43,7 +43,7 @@ def stored(rank: Rank, scheme: Scheme) -> list[StoredTensor]:
     for tensor, owner, repeats in _placed(rank, scheme.depends_on_depth):
         entry = _stored(tensor, scheme, owner)
         counts[entry] = counts.get(entry, 0) + repeats * tensor.copies
-    return [entry._replace(count=count) for entry, count in counts.items()]
+    return [entry._replace(times=count) for entry, count in counts.items()]
 
 
 class _Owner(NamedTuple):
@@ -130,6 +130,12 @@ def extra_lines(rank: Rank, wanted: frozenset[str] | None) -> list[Line]:
             terms: dict[str, int | float] = {"parameters": parameters, "tp": rank.tp, "bytes_per_value": EXTRA_BYTES}
             size = ceil_div(parameters, rank.tp) * EXTRA_BYTES
             lines.append(
-                Line(f"weights/{name}", size, "ceil(parameters / tp) * bytes_per_value", terms, "extras of the model file")
+                Line(
+                    f"weights/{name}",
+                    size,
+                    "ceil(parameters / tp) * bytes_per_value",
+                    terms,
+                    "extras of the model file",
+                )
             )
     return lines

@@ -23,16 +23,16 @@ class Count(NamedTuple):
 
 def counts(e: Estimate) -> list[Count]:
     """Bytes of a token, sessions and tokens."""
-    s, plan = e.scenario, e.stage.plan
+    s, lines = e.scenario, e.session_lines
     per_session = Count(
         "kv_bytes_per_session",
         e.kv_bytes_per_session,
         "bytes",
-        " + ".join(f"group_{i}" for i in range(1, len(plan.lines) + 1)) or "0",
-        {f"group_{i}": line.bytes for i, line in enumerate(plan.lines, 1)},
+        " + ".join(f"group_{i}" for i in range(1, len(lines) + 1)) or "0",
+        {f"group_{i}": line.bytes for i, line in enumerate(lines, 1)},
         "the session lines of the ledger",
     )
-    pool: dict[str, int | float] = {"kv_budget_bytes": e.stage.kv_budget_bytes, "prefix_bytes": e.prefix_bytes}
+    pool: dict[str, int | float] = {"kv_budget_bytes": e.kv_budget_bytes, "prefix_bytes": e.prefix_bytes}
     terms = {**pool, "kv_bytes_per_session": e.kv_bytes_per_session, "dp": s.dp}
     fit = "max(0, (kv_budget_bytes - prefix_bytes) // kv_bytes_per_session)"
     if s.max_seqs is not None:
@@ -57,7 +57,11 @@ def work(e: Estimate) -> list[Count]:
     s, rank = e.scenario, e.stage.rank
     context = s.context
     passes = (
-        (f"prefill of {context} tokens", prefill_operations(rank, context), "causal triangle, logits of the last token"),
+        (
+            f"prefill of {context} tokens",
+            prefill_operations(rank, context),
+            "causal triangle, logits of the last token",
+        ),
         (f"decode of token {context}", decode_operations(rank, context), "O(d^2) + O(context * d)"),
         (f"generating {context} tokens with the cache", cached_generation(rank, context), "quadratic"),
         (f"generating {context} tokens without it", naive_generation(rank, context), "cubic: recomputed at every step"),

@@ -52,8 +52,8 @@ def _per_gpu(e: Estimate) -> dict[str, Any]:
     return {
         "weights_bytes": stage.weights_bytes,
         "overhead_bytes": stage.overhead_bytes,
-        "kv_budget_bytes": stage.kv_budget_bytes,
-        "unrequested_bytes": stage.budget.unrequested.bytes if stage.budget else None,
+        "kv_budget_bytes": e.kv_budget_bytes,
+        "unrequested_bytes": e.budget.unrequested.bytes if e.budget else None,
         "kv_bytes_per_token": e.kv_bytes_per_token,
         "kv_bytes_per_session": e.kv_bytes_per_session,
         "kv_bytes_per_session_logical": e.kv_bytes_per_session_logical,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +63,12 @@ class Scenario(Record):
         """Tokens of a session that are not in the shared prefix."""
         return self.context - self.shared_prefix
 
-    def engine_options(self, context: int) -> EngineOptions:
-        """What the engine's rules look at, for sessions of `context` tokens."""
+    @property
+    def engine_options(self) -> EngineOptions:
+        """What the engine's rules look at."""
         return EngineOptions(
             kv=self.kv,
             state_dtype=self.model.state_dtype,
-            context=context,
             max_model_len=self.max_model_len,
             memory_fraction=self.memory_fraction,
             max_seqs=self.max_seqs,
@@ -236,8 +235,3 @@ def _check_together(s: Scenario) -> None:
         raise InputError(f"--ep {s.ep}: {s.model.name} has no experts to share out; leave it out")
     if s.max_loras and not s.lora_rank:
         raise InputError("--max-loras needs --lora-rank")
-
-
-def changed(scenario: Scenario, **changes: Any) -> Scenario:
-    """The scenario with other choices; specs already loaded are kept."""
-    return replace(scenario, **changes)

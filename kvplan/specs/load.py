@@ -18,7 +18,9 @@ def load_model(name: str | Path) -> ModelSpec:
     """The model of a zoo name, an alias, a hub id or a YAML file; raises InputError or SpecError."""
     text = str(name)
     if text.lower().endswith(_NOT_YET):
-        raise InputError(f"'{text}' cannot be read yet; write a model file in YAML (`kvplan schema model` describes it)")
+        raise InputError(
+            f"'{text}' cannot be read yet; write a model file in YAML (`kvplan schema model` describes it)"
+        )
     if text and Path(text).is_dir():
         raise InputError(f"'{text}' is a directory, which cannot be read yet; name a model or a YAML file of one")
     if isinstance(name, Path) or zoo.is_path(text):

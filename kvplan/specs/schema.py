@@ -46,5 +46,7 @@ def _model_schema() -> dict[str, Any]:
 def _optional(shape: Any) -> Any:
     """The same shape with no key required, all the way down."""
     if isinstance(shape, dict):
-        return {key: _optional(value) for key, value in shape.items() if not (key == "required" and isinstance(value, list))}
+        return {
+            key: _optional(value) for key, value in shape.items() if not (key == "required" and isinstance(value, list))
+        }
     return [_optional(item) for item in shape] if isinstance(shape, list) else shape

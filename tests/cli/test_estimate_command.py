@@ -64,12 +64,24 @@ def test_a_question_of_sessions_is_answered_by_the_exit_code(capsys):
 
 
 def test_one_row_that_fits_is_enough(capsys):
-    argv = ["estimate", "--model", "llama-3.1-70b", "--gpu", "a100-80g,h200-sxm", "--weights", "fp8", "--format", "json"]
+    argv = [
+        "estimate",
+        "--model",
+        "llama-3.1-70b",
+        "--gpu",
+        "a100-80g,h200-sxm",
+        "--weights",
+        "fp8",
+        "--format",
+        "json",
+    ]
     assert run(capsys, *argv)[0] == 0
 
 
 def test_a_refused_alternative_is_a_row_with_its_reason(capsys):
-    code, out, _ = run(capsys, "estimate", "--model", "mistral-7b,phi-4", "--gpu", "a100-80g", "--tp", "4", "-f", "json")
+    code, out, _ = run(
+        capsys, "estimate", "--model", "mistral-7b,phi-4", "--gpu", "a100-80g", "--tp", "4", "-f", "json"
+    )
     good, bad = json.loads(out)
     assert (code, good["fits"], bad["fits"]) == (0, True, False)
     assert "tp can be 1, 2, 5, 10" in bad["error"]

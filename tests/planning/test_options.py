@@ -44,7 +44,7 @@ def test_max_seqs_limits_each_replica():
 
 def test_a_reserve_is_taken_off_inside_the_fraction():
     plain, less = (estimate("mistral-7b", "a100-80g", reserve=r) for r in (None, "2GiB"))
-    assert plain.stage.kv_budget_bytes - less.stage.kv_budget_bytes == 2 * GIB
+    assert plain.kv_budget_bytes - less.kv_budget_bytes == 2 * GIB
     assert line(less, "overhead/reserve").bytes == 2 * GIB
 
 
@@ -135,4 +135,7 @@ def test_specs_can_be_given_instead_of_names():
 
 def test_a_context_beyond_the_model_needs_scaling():
     (note,) = estimate("mistral-7b", "a100-80g", context="64k").notes
-    assert note == "context 65536 is above mistral-7b's maximum of 32768: it needs rope scaling by a factor of 2 from 32768"
+    assert (
+        note
+        == "context 65536 is above mistral-7b's maximum of 32768: it needs rope scaling by a factor of 2 from 32768"
+    )

@@ -66,7 +66,9 @@ def test_active_parameters_are_apart():
         # ggml blocks of 32: q8_0 34 B, q4_0 18 B; 65,536 values a token
         pytest.param("mistral-7b", {"kv_dtype": "q8_0"}, 65_536 * 34 // 32, id="q8_0 34/32"),
         pytest.param("mistral-7b", {"kv_dtype": "q4_0"}, 65_536 * 18 // 32, id="q4_0 18/32"),
-        pytest.param("mistral-7b", {"kv_dtype": "q8_0/q4_0"}, 32_768 * 34 // 32 + 32_768 * 18 // 32, id="K and V apart"),
+        pytest.param(
+            "mistral-7b", {"kv_dtype": "q8_0/q4_0"}, 32_768 * 34 // 32 + 32_768 * 18 // 32, id="K and V apart"
+        ),
         # config.json shows 71 heads and multi_query: 2 x 32 x 1 x 64 x 2
         pytest.param("falcon-7b", {}, 8_192, id="one KV head"),
     ],

@@ -58,7 +58,7 @@ def test_bytes_of_a_shape(tmp_path, layers, heads, kv_heads, head_dim, context, 
 )
 def test_textbook_mistral(attention, sessions):
     found = estimate("mistral-7b", "a100-80g", engine="textbook", attention=attention)
-    assert found.stage.kv_budget_bytes == 58_000_000_000
+    assert found.kv_budget_bytes == 58_000_000_000
     assert found.max_sessions == sessions
 
 

@@ -1,0 +1,155 @@
+"""From a structure and numbers to figures: one estimate with ints, a grid with arrays, by the same lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kvplan.arithmetic import (
+    NO_LIMIT,
+    Number,
+    at_most,
+    ceil_div,
+    for_each_value,
+    longest_context,
+    select,
+    session_units,
+    tokens_held,
+    whole_sessions,
+)
+from kvplan.engines.base import CachePlan
+from kvplan.planning.structure import Stage
+from kvplan.units import MAX_TOKENS
+
+LIMITS = ("weights", "context", "max_seqs", "state", "kv")  # what keeps the next session out
+WEIGHTS, CONTEXT, MAX_SEQS, STATE, KV = range(len(LIMITS))
+
+
+class Numbers(NamedTuple):
+    """What is asked of a structure; each an int, or arrays of one length."""
+
+    own_tokens: Number  # tokens of a session that are not in the shared prefix
+    sessions: Number  # sessions asked for, 1 where nothing was asked
+    max_seqs: Number | None  # of a replica
+    shared_prefix: int
+    dp: int
+    kv_given: bool  # the KV memory was given, so weights cannot be what is missing
+
+
+class Figures(NamedTuple):
+    """Figures of the GPU that admits the fewest sessions, then those of the deployment."""
+
+    stage: Number  # index of that GPU's stage
+    kv_budget_bytes: Number
+    kv_bytes_per_token: Number
+    kv_bytes_per_session: Number
+    kv_bytes_per_session_logical: Number
+    prefix_bytes: Number
+    fixed_bytes: Number  # of a session, whatever its length
+    sessions_by_memory: Number  # of one replica
+    kv_tokens: Number
+    max_sessions: Number
+    max_context_tokens: Number  # NO_LIMIT where memory sets none
+    fits: Number
+    limit: Number  # index into LIMITS
+
+
+class _OfStage(NamedTuple):
+    """The figures of one stage's GPU."""
+
+    kv_budget_bytes: Number
+    kv_bytes_per_token: Number
+    kv_bytes_per_session: Number
+    kv_bytes_per_session_logical: Number
+    prefix_bytes: Number
+    fixed_bytes: Number
+    sessions: Number
+    tokens: Number  # beside the prefix
+
+
+def figures(stages: Sequence[Stage], kv_budgets: Sequence[Number], asked: Numbers) -> Figures:
+    """The figures of stages whose GPUs have these budgets."""
+    found = _of_stage(stages[0], kv_budgets[0], asked)
+    deciding = 0 * found.sessions
+    for index, (stage, budget) in enumerate(zip(stages[1:], kv_budgets[1:], strict=True), 1):
+        other = _of_stage(stage, budget, asked)
+        fewer = other.sessions < found.sessions
+        tighter = (other.sessions == found.sessions) & (other.kv_budget_bytes < found.kv_budget_bytes)
+        takes = fewer | tighter
+        deciding = select(takes, index, deciding)
+        found = _OfStage(*(select(takes, new, old) for new, old in zip(other, found, strict=True)))
+    return _of_deployment(found, deciding, _longest(stages, kv_budgets, asked), asked)
+
+
+def _of_stage(stage: Stage, kv_budget_bytes: Number, asked: Numbers) -> _OfStage:
+    plan, live, unit_bytes = stage.plan, stage.live, stage.plan.unit_bytes
+    units = session_units(plan.charges, plan.fixed, asked.own_tokens)
+    live_bytes = session_units(live.charges, live.fixed, asked.own_tokens)
+    before = session_units(live.charges, live.fixed, asked.own_tokens - 1)
+    prefix = session_units(plan.charges, plan.fixed, asked.shared_prefix) if asked.shared_prefix else 0
+    pool = kv_budget_bytes // unit_bytes - prefix
+    return _OfStage(
+        kv_budget_bytes=kv_budget_bytes,
+        kv_bytes_per_token=live_bytes - before,
+        kv_bytes_per_session=units * unit_bytes,
+        kv_bytes_per_session_logical=live_bytes,
+        prefix_bytes=prefix * unit_bytes,
+        fixed_bytes=plan.fixed * unit_bytes,
+        sessions=whole_sessions(pool, units),
+        tokens=tokens_held(pool, units, asked.own_tokens),
+    )
+
+
+def _longest(stages: Sequence[Stage], kv_budgets: Sequence[Number], asked: Numbers) -> Number:
+    """The longest conversation that the memory of every stage holds alone."""
+    found: Number = NO_LIMIT
+    for stage, budget in zip(stages, kv_budgets, strict=True):
+        length = for_each_value(partial(_alone, stage.plan, asked.shared_prefix), budget)
+        shorter = (length != NO_LIMIT) & ((found == NO_LIMIT) | (length < found))
+        found = select(shorter, length, found)
+    return found
+
+
+def _alone(plan: CachePlan, shared_prefix: int, kv_budget_bytes: int) -> int:
+    prefix = session_units(plan.charges, plan.fixed, shared_prefix) if shared_prefix else 0
+    own = longest_context(plan.charges, plan.fixed, kv_budget_bytes // plan.unit_bytes - prefix, MAX_TOKENS)
+    return own + shared_prefix if own > 0 else own
+
+
+def _of_deployment(found: _OfStage, deciding: Number, longest: Number, asked: Numbers) -> Figures:
+    per_replica = found.sessions
+    if asked.max_seqs is not None:
+        per_replica = select(asked.max_seqs < per_replica, asked.max_seqs, per_replica)
+    sessions = per_replica * asked.dp
+    return Figures(
+        stage=deciding,
+        kv_budget_bytes=found.kv_budget_bytes,
+        kv_bytes_per_token=found.kv_bytes_per_token,
+        kv_bytes_per_session=found.kv_bytes_per_session,
+        kv_bytes_per_session_logical=found.kv_bytes_per_session_logical,
+        prefix_bytes=found.prefix_bytes,
+        fixed_bytes=found.fixed_bytes,
+        sessions_by_memory=found.sessions,
+        kv_tokens=(found.tokens + asked.shared_prefix * (found.sessions > 0)) * asked.dp,
+        max_sessions=sessions,
+        max_context_tokens=longest,
+        fits=sessions >= asked.sessions,
+        limit=_limit(found, asked),
+    )
+
+
+def _limit(found: _OfStage, asked: Numbers) -> Number:
+    """What keeps the next session out; the later rules win."""
+    limit = select(2 * found.fixed_bytes > found.kv_bytes_per_session, STATE, KV)
+    if asked.max_seqs is not None:
+        limit = select(asked.max_seqs < found.sessions, MAX_SEQS, limit)
+    limit = select(found.sessions == 0, CONTEXT, limit)
+    return limit if asked.kv_given else select(found.kv_budget_bytes <= 0, WEIGHTS, limit)
+
+
+def shortfall_bytes(found: Figures, asked: Numbers) -> Number:
+    """Bytes missing on the GPU for the sessions asked for; 0 when its memory holds them."""
+    wanted = ceil_div(asked.sessions, asked.dp)
+    missing = wanted * found.kv_bytes_per_session + found.prefix_bytes - found.kv_budget_bytes
+    return missing - at_most(missing, 0)

@@ -1,0 +1,95 @@
+"""The structure of a scenario: what each GPU holds and how its pool is handed out, whatever the numbers are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kvplan.engines.base import Budget, CachePlan
+from kvplan.engines.generic import byte_plan
+from kvplan.errors import InputError
+from kvplan.memory.cache_groups import CacheGroup, cache_groups
+from kvplan.memory.lora import lora_line
+from kvplan.memory.weights import StoredTensor, extra_lines, stored, weight_lines
+from kvplan.planning.scenario import Scenario
+from kvplan.schemes import scheme
+from kvplan.sharding import Rank, shard
+from kvplan.units import Line
+
+
+class Stage(NamedTuple):
+    """One GPU of one pipeline stage and what it holds."""
+
+    rank: Rank
+    groups: list[CacheGroup]  # the draft model's included
+    tensors: list[StoredTensor]
+    weights: list[Line]
+    overhead: list[Line]
+    plan: CachePlan  # what the engine charges a session
+    live: CachePlan  # the bytes in use, without blocks
+
+    @property
+    def weights_bytes(self) -> int:
+        """Weights on this GPU."""
+        return sum(line.bytes for line in self.weights)
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What the requested share holds beside weights and cache."""
+        return sum(line.bytes for line in self.overhead)
+
+
+def stages_of(scenario: Scenario) -> tuple[Stage, ...]:
+    """Every stage of the scenario; raises InputError when the model cannot be divided or served so."""
+    ranks = shard(scenario.model, scenario.tp, scenario.pp, scenario.ep)
+    draft = _draft_rank(scenario)
+    groups = [cache_groups(rank) + (cache_groups(draft) if draft and rank.holds_head else []) for rank in ranks]
+    plans = scenario.engine.reserve(groups, scenario.engine_options)
+    return tuple(
+        _stage(scenario, rank, draft if rank.holds_head else None, plan, own)
+        for rank, plan, own in zip(ranks, plans, groups, strict=True)
+    )
+
+
+def budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
+    """How the memory of the stage's GPU is divided; None where the KV memory was given."""
+    if scenario.kv_budget is not None or scenario.gpu is None:
+        return None
+    memory, _ = scenario.engine.memory_bytes(scenario.gpu)
+    return scenario.engine.budget(memory, stage.weights, stage.overhead, scenario.engine_options)
+
+
+def _stage(scenario: Scenario, rank: Rank, draft: Rank | None, plan: CachePlan, groups: list[CacheGroup]) -> Stage:
+    tensors = stored(rank, scenario.weights)
+    shapes = weight_lines(tensors) + extra_lines(rank, scenario.extras)
+    weights = scenario.engine.weights(rank, scenario.weights, shapes)
+    live = byte_plan(groups, scenario.engine_options, block=1)
+    return Stage(rank, groups, tensors, weights, _overhead(scenario, rank, draft), plan, live)
+
+
+def _overhead(scenario: Scenario, rank: Rank, draft: Rank | None) -> list[Line]:
+    """What the user asked to keep beside weights and cache: a reserve, LoRA slots, a draft model's weights."""
+    lines = []
+    if scenario.reserve:
+        lines.append(Line("overhead/reserve", scenario.reserve, "reserve", {"reserve": scenario.reserve}, "--reserve"))
+    if scenario.lora_rank and scenario.max_loras:
+        lines.append(lora_line(rank, scenario.lora_rank, scenario.max_loras))
+    if draft:
+        terms: dict[str, int | float] = {
+            f"draft_{line.name.removeprefix('weights/')}": line.bytes
+            for line in weight_lines(stored(draft, scheme(draft.model.weights)))
+        }
+        size = int(sum(terms.values()))
+        lines.append(Line("overhead/draft_model", size, " + ".join(terms), terms, f"weights of {draft.model.name}"))
+    return lines
+
+
+def _draft_rank(scenario: Scenario) -> Rank | None:
+    """The draft model's part of a GPU: divided by the same tp, on the last stage."""
+    if scenario.draft_model is None:
+        return None
+    if scenario.draft_model.vocab_size != scenario.model.vocab_size:
+        raise InputError(
+            f"--draft-model: {scenario.draft_model.name} has a vocabulary of {scenario.draft_model.vocab_size}, "
+            f"{scenario.model.name} of {scenario.model.vocab_size}; a draft must use the same tokens"
+        )
+    return shard(scenario.draft_model, scenario.tp)[0]
