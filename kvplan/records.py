@@ -20,7 +20,7 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
-        found = dataclasses.fields(cls)
+        found = dataclasses.fields(cls)  # type: ignore[arg-type]  # the line above made it a dataclass
         missing = dataclasses.MISSING
         cls._defaults = {f.name: missing if f.default is missing else f.default for f in found}
         cls._factories = {f.name: f.default_factory for f in found if f.default_factory is not missing}

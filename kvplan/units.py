@@ -32,6 +32,7 @@ class Line(NamedTuple):
     high: int | None = None
 
     def to_dict(self) -> dict[str, object]:
+        """The line as an object of the row's `ledger`."""
         return self._asdict()
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from kvplan.cli import options as o
+from kvplan.errors import InputError
 
-COMPARED = ("model", "gpu", "attention")  # labels of a refused row
+if TYPE_CHECKING:
+    from kvplan.planning.alternatives import Refused
+    from kvplan.planning.estimate import Estimate
 
 
 def command(
@@ -49,10 +53,10 @@ def command(
     return _run(given, strict=strict, explain=explain, format_name=format, output=output)
 
 
-def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str | None, output: Any) -> int:
+def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str | None, output: Path | None) -> int:
     from kvplan.planning.alternatives import Refused, estimates
     from kvplan.report.output import open_output
-    from kvplan.report.render import format_for
+    from kvplan.report.render import format_for, render
 
     form = format_for(format_name, output)
     lists, fixed = o.split_lists(given)
@@ -61,36 +65,26 @@ def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str
         done = [each for each in found if not isinstance(each, Refused)]
         if strict:
             _refuse_long_contexts(done)
-        out.write(_text(found, form, explain))
+        rows = [_row(each, explain) for each in found]
+        if form == "table":
+            _show(found, rows, explain, out)
+        else:
+            out.write(render(rows, form))
     if form != "table" or len(found) > 1:
         for note in dict.fromkeys(note for each in done for note in each.notes):
             print(f"note: {note}", file=sys.stderr)
     return 0 if any(each.fits for each in done) else 1
 
 
-def _text(found: list[Any], form: str, explain: bool) -> str:
-    from kvplan.report.render import render
-
-    rows = [_row(each, explain) for each in found]
-    if form != "table":
-        return render(rows, form)
-    if len(found) > 1:
-        from kvplan.report.comparison import comparison_table
-
-        return comparison_table(rows)
-    return _ledger_text(found[0], rows[0], explain)
-
-
-def _row(each: Any, explain: bool) -> dict[str, Any]:
+def _row(each: Estimate | Refused, explain: bool) -> dict[str, Any]:
     from kvplan.planning.alternatives import Refused
 
     if isinstance(each, Refused):
-        return {**{name: each.options.get(name) for name in COMPARED}, "fits": False, "error": each.reason}
-    row: dict[str, Any] = each.to_dict()
-    return {**row, **_derivations(each)} if explain else row
+        return {**each.inputs, "fits": False, "error": each.reason}
+    return {**each.to_dict(), **_derivations(each)} if explain else each.to_dict()
 
 
-def _derivations(each: Any) -> dict[str, Any]:
+def _derivations(each: Estimate) -> dict[str, Any]:
     from kvplan.planning.derivations import counts, work
 
     tensors = [{**tensor._asdict(), "count": tensor.times, "bytes": tensor.bytes} for tensor in each.stage.tensors]
@@ -101,20 +95,29 @@ def _derivations(each: Any) -> dict[str, Any]:
     }
 
 
-def _ledger_text(estimate: Any, row: dict[str, Any], explain: bool) -> str:
+def _show(found: list[Any], rows: list[dict[str, Any]], explain: bool, out: TextIO) -> None:
+    """The view for people: one ledger, or alternatives side by side."""
+    from kvplan.report.console import show, width_of
+
+    width = width_of(out)
+    if len(found) > 1:
+        from kvplan.report.comparison import comparison_view
+
+        show(comparison_view(rows, width=width), out, width)
+        return
     from kvplan.planning.advice import advice
-    from kvplan.report.ledger import ledger_table
+    from kvplan.report.ledger import ledger_view
 
-    text = ledger_table(row, notes=estimate.notes, advice=advice(estimate))
-    if not explain:
-        return text
-    from kvplan.report.explain import explain_text
+    show(ledger_view(rows[0], notes=found[0].notes, advice=advice(found[0])), out, width)
+    if explain:
+        from kvplan.report.explain import explain_text
 
-    return text + "\n" + explain_text(row, tensors=row["tensors"], counts=row["counts"], work=row["work"])
+        row = rows[0]
+        text = explain_text(row, tensors=row["tensors"], counts=row["counts"], work=row["work"], width=width)
+        out.write("\n" + text)
 
 
-def _refuse_long_contexts(done: list[Any]) -> None:
-    from kvplan.errors import InputError
+def _refuse_long_contexts(done: list[Estimate]) -> None:
     from kvplan.planning.notes import context_notes
 
     for each in done:

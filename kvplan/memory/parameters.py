@@ -23,6 +23,7 @@ def widths_of(model: ModelSpec) -> Widths:
         per_layer_input=model.per_layer_input.width if model.per_layer_input else 0,
         altup_inputs=model.altup_inputs or 0,
         laurel_rank=model.laurel_rank or 0,
+        attention_residuals=model.attention_residuals,
     )
 
 
@@ -38,6 +39,8 @@ def edge_tensors(rank: Rank) -> Iterator[Tensor]:
     if rank.holds_head:
         if model.final_norm and norm_vectors:
             yield Tensor("norms", "final_norm", norm_vectors, model.hidden_size, "vector")
+        if model.attention_residuals:
+            yield Tensor("norms", "output_residual", 2, model.hidden_size, "vector")
         if model.embedding_size:
             yield Tensor("head", "project_out", model.embedding_size, model.hidden_size)
         if model.altup_inputs:

@@ -44,6 +44,7 @@ class Widths(NamedTuple):
     per_layer_input: int = 0
     altup_inputs: int = 0
     laurel_rank: int = 0
+    attention_residuals: bool = False
 
 
 def layer_tensors(layer: Layer, widths: Widths) -> Iterator[Tensor]:
@@ -94,6 +95,8 @@ def _attention(a: shape.Attention, hidden: int) -> Iterator[Tensor]:
         yield Tensor("norms", "qk_norm", q_width + k_width, 1, "vector")
     if a.sinks:
         yield Tensor("attention", "sinks", a.heads, 1, "vector")
+    if a.head_gate:
+        yield Tensor("attention", "head_gate", a.heads, width_in)
 
 
 def _latent(m: shape.Latent, hidden: int) -> Iterator[Tensor]:
@@ -108,6 +111,8 @@ def _latent(m: shape.Latent, hidden: int) -> Iterator[Tensor]:
     yield Tensor("norms", "kv_a_norm", m.kv_rank, 1, "vector")
     yield Tensor("attention", "kv_b_proj", m.heads * (m.nope_dim + m.v_dim), m.kv_rank)
     yield Tensor("attention", "o_proj", hidden, m.heads * m.v_dim, lora=True)
+    if m.output_gate:
+        yield Tensor("attention", "output_gate", m.heads * m.v_dim, hidden)
     if m.indexer:
         yield Tensor("attention", "indexer_q_proj", m.indexer.heads * m.indexer.dim, m.q_rank or hidden)
         yield Tensor("attention", "indexer_k_proj", m.indexer.dim, hidden)
@@ -152,9 +157,11 @@ def _kimi_delta(d: shape.KimiDelta, hidden: int) -> Iterator[Tensor]:
     for name in ("q_proj", "k_proj", "v_proj"):
         yield Tensor("state", name, width, hidden)
     yield Tensor("state", "conv", 3 * width, d.conv, "vector")
-    for gate in ("f", "g"):  # forget and output gates, each through a bottleneck of one head's width
+    for gate in ("f",) if d.full_rank_gate else ("f", "g"):  # forget and output, through a bottleneck of one head
         yield Tensor("state", f"{gate}_a_proj", d.head_dim, hidden)
         yield Tensor("state", f"{gate}_b_proj", width, d.head_dim)
+    if d.full_rank_gate:
+        yield Tensor("state", "g_proj", width, hidden)
     yield Tensor("state", "b_proj", d.heads, hidden)
     yield Tensor("state", "A_dt", d.heads + width, 1, "vector")
     yield Tensor("norms", "state_norm", d.head_dim, 1, "vector")
@@ -195,6 +202,8 @@ def _moe(m: shape.Moe, hidden: int) -> Iterator[Tensor]:
     if m.latent_size:
         yield Tensor("mlp", "latent_down", m.latent_size, hidden)
         yield Tensor("mlp", "latent_up", hidden, m.latent_size)
+    if m.latent_norm and m.latent_size:
+        yield Tensor("norms", "latent_norm", m.latent_size, 1, "vector")
     if m.gated:
         yield Tensor("experts", "gate_proj", m.intermediate_size, width, copies=m.here, used=active)
     yield Tensor("experts", "up_proj", m.intermediate_size, width, copies=m.here, used=active)
@@ -212,7 +221,7 @@ def _moe(m: shape.Moe, hidden: int) -> Iterator[Tensor]:
 
 
 def _side_paths(w: Widths) -> Iterator[Tensor]:
-    """Per-layer inputs (Gemma 3n and 4), AltUp and the learned residual (Gemma 3n)."""
+    """Per-layer inputs (Gemma 3n and 4), AltUp and the learned residual (Gemma 3n), attention residuals (Kimi K3)."""
     if w.per_layer_input:
         yield Tensor("other", "per_layer_gate", w.per_layer_input, w.hidden)
         yield Tensor("other", "per_layer_projection", w.hidden, w.per_layer_input)
@@ -226,6 +235,8 @@ def _side_paths(w: Widths) -> Iterator[Tensor]:
         yield Tensor("other", "altup_router", n, w.hidden)
         yield Tensor("other", "altup_coefficients", n + n * n, n)  # correction n x n, prediction n^2 x n
         yield Tensor("norms", "altup_norm_and_scale", 2, w.hidden, "vector")
+    if w.attention_residuals:
+        yield Tensor("norms", "attention_residuals", 4, w.hidden, "vector")  # before mixer and MLP: norm and query
 
 
 _PARTS: dict[str, Callable[[Any, int], Iterator[Tensor]]] = {

@@ -9,7 +9,20 @@ from typing import Any
 from kvplan.errors import InputError
 from kvplan.planning.estimate import Estimate, estimate_scenario
 from kvplan.planning.scenario import make_scenario
+from kvplan.units import parse_tokens
 
+ROW_KEYS = {
+    "model": "model",
+    "gpu": "gpu",
+    "attention": "attention",
+    "context": "context_tokens",
+    "weights": "weight_scheme",
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "memory_fraction": "memory_fraction",
+    "max_seqs": "max_seqs",
+}
 MAX_ALTERNATIVES = 1000  # a table to read; a grid is for sweep
 
 
@@ -19,6 +32,12 @@ class Refused(Exception):  # noqa: N818 - an outcome that becomes a row, not an 
     def __init__(self, options: Mapping[str, Any], reason: str) -> None:
         self.options, self.reason = dict(options), reason
         super().__init__(reason)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The options that were given, under the keys of a row."""
+        given = {key: self.options[option] for option, key in ROW_KEYS.items() if option in self.options}
+        return {key: parse_tokens(value) if key == "context_tokens" else value for key, value in given.items()}
 
 
 def combinations(lists: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -26,10 +26,8 @@ def context_notes(e: Estimate) -> list[str]:
     trained = (rope.original_context if rope else None) or limit
     if s.model.rope == "none" or s.model.learned_positions:
         return [f"context {asked} is above {s.model.name}'s maximum of {limit}, which no rope scaling can extend"]
-    return [
-        f"context {asked} is above {s.model.name}'s maximum of {limit}: it needs rope scaling by a factor of "
-        f"{asked / trained:g} from {trained}"
-    ]
+    scaling = f"rope scaling by a factor of {asked / trained:g} from {trained}"
+    return [f"context {asked} is above {s.model.name}'s maximum of {limit}: it needs {scaling}"]
 
 
 def _fallback_notes(e: Estimate) -> list[str]:
@@ -63,7 +61,7 @@ def _prefix_notes(e: Estimate) -> list[str]:
     s = e.scenario
     if not s.shared_prefix:
         return []
+    size = human_bytes(e.prefix_bytes)
     return [
-        f"the first {s.shared_prefix} tokens are stored once ({human_bytes(e.prefix_bytes)}); a session is charged for "
-        f"its other {s.own_tokens}"
+        f"the first {s.shared_prefix} tokens are stored once ({size}); a session is charged for {s.own_tokens} more"
     ]

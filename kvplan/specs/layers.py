@@ -39,6 +39,7 @@ class Attention(Record):
     )
     sinks: bool = key(boolean(), "one learned sink logit a head (gpt-oss)", default=False)
     output_gate: bool = key(boolean(), "a gate as wide as the queries, from the query projection", default=False)
+    head_gate: bool = key(boolean(), "one gate a query head, from the layer's input (Step 3.7)", default=False)
     value_from_key: bool = key(boolean(), "no value projection: values are the keys' (both are cached)", default=False)
     cache_of: str | None = key(text(), "kind of layer whose nearest earlier cache this one reads", default=None)
     input_size: int | None = key(integer(), "width of the input (default: hidden_size)", default=None)
@@ -78,6 +79,7 @@ class Latent(Record):
     rope_dim: int = key(integer(0), "width of the cached rotary key")
     nope_dim: int = key(integer(), "width of a head without positions")
     v_dim: int = key(integer(), "width of a value head")
+    output_gate: bool = key(boolean(), "a gate as wide as the values, from the input (Kimi K3)", default=False)
     indexer: Indexer | None = key(section(Indexer), "indexer of sparse attention", default=None)
 
 
@@ -128,6 +130,7 @@ class KimiDelta(Record):
     heads: int = key(integer(), "heads")
     head_dim: int = key(integer(), "width of a head")
     conv: int = key(integer(), "width of the convolution", default=4)
+    full_rank_gate: bool = key(boolean(), "an output gate without a bottleneck (Kimi K3)", default=False)
 
 
 class Lightning(Record):
@@ -165,6 +168,7 @@ class Moe(Record):
     router_bias: bool = key(boolean(), "one bias an expert in the router", default=False)
     router_scales: bool = key(boolean(), "input and expert scales in the router (Gemma 4)", default=False)
     latent_size: int | None = key(integer(), "width the experts work in (default: hidden_size)", default=None)
+    latent_norm: bool = key(boolean(), "a norm of latent_size (Kimi K3)", default=False)
     here: int = 0  # experts on this rank; set by sharding, never read from a file
 
     def __post_init__(self) -> None:

@@ -33,7 +33,10 @@ def _load_file(path: Path) -> ModelSpec:
 
 
 def load_gpu(name: str | Path) -> GpuSpec:
-    """The GPU of a name such as h100-sxm or h100-sxm:1g.10gb, a YAML file, or `local`; raises InputError or SpecError."""
+    """The GPU of a name such as h100-sxm or h100-sxm:1g.10gb, a YAML file, or `local`.
+
+    Raises InputError, SpecError, and for `local` NoDeviceError or MissingPackageError.
+    """
     choice = parse_gpu(str(name))
     if choice.count is not None:
         raise InputError(f"'{name}' is {choice.count} GPUs; name one of them here")

@@ -75,6 +75,7 @@ class ModelSpec(Record):
     per_layer_input: PerLayerInput | None = key(section(PerLayerInput), "embeddings for every layer", default=None)
     altup_inputs: int | None = key(integer(2), "parallel streams of AltUp (Gemma 3n)", default=None)
     laurel_rank: int | None = key(integer(), "rank of the learned residual (Gemma 3n)", default=None)
+    attention_residuals: bool = key(boolean(), "layers attend over earlier layers' outputs (Kimi K3)", default=False)
     layers: int | str = key(
         either(integer(1, MAX_LAYERS), text()), "count of layers, or their order such as '10 (5 local, global)'"
     )
