@@ -37,10 +37,12 @@ def at_most(value: Number, limit: int | None) -> Number:
 
 def session_units(charges: Sequence[Charge], fixed: int, context: Number) -> Number:
     """Units that one session of `context` tokens takes: blocks of every group, and what does not depend on tokens."""
-    return sum(
-        (charge.units * (ceil_div(at_most(context, charge.limit), charge.block) + charge.extra) for charge in charges),
-        fixed + 0 * context,
-    )
+    return sum((charge.units * _blocks(charge, context) for charge in charges), fixed + 0 * context)
+
+
+def _blocks(charge: Charge, context: Number) -> Number:
+    held = at_most(context, charge.limit)
+    return (held if charge.block == 1 else ceil_div(held, charge.block)) + charge.extra
 
 
 def select(condition: Number, yes: Number, no: Number) -> Number:
@@ -62,13 +64,24 @@ def tokens_held(pool_units: Number, units: Number, context: Number) -> Number:
 
 
 def _scaled_part(part: Number, context: Number, units: Number) -> Number:
-    """floor(part * context / units) for part < units: long division by 8 bits at a time, so that int64 holds it."""
+    """floor(part * context / units) for part < units: long division by 8 bits at a time where int64 would overflow."""
+    if isinstance(part, int) or int(part.max(initial=0)) * int(context.max(initial=0)) < 2**63:
+        return part * context // units
     held, rest = 0 * part, 0 * part
     for shift in (24, 16, 8, 0):  # contexts have up to 32 bits; 2^32 itself is the first digit 256
         rest = rest * 256 + part * (context >> shift if shift == 24 else context >> shift & 255)
         held = held * 256 + rest // units
         rest = rest % units
     return held
+
+
+def pick(values: Sequence[Any], index: Number) -> Any:
+    """values[index], for one index or an array of them."""
+    if isinstance(index, int):
+        return values[index]
+    import numpy as np  # index is an array, so it is loaded already
+
+    return np.asarray(values)[index]
 
 
 def for_each_value(function: Callable[[int], int], values: Number) -> Number:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from difflib import SequenceMatcher
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def examples(file: Path) -> list[Example]:
     found = blocks(text)
     return [
         Example(file, text.count("\n", 0, code.start), code, output)
-        for code, output in zip(found, found[1:], strict=False)
+        for code, output in pairwise(found)
         if code.language in ("sh", "python") and output.language == "text"
     ]
 
@@ -92,7 +93,7 @@ def run_example(example: Example) -> str:
 
 
 def _run_command(line: str) -> str:
-    found = _COMMAND.fullmatch(line.split(" && ")[-1])
+    found = _COMMAND.fullmatch(line.rpartition(" && ")[2])
     assert found, f"not a kvplan command: {line}"
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -102,7 +103,8 @@ def _run_command(line: str) -> str:
 
 
 def _filtered(text: str, command: str) -> str:
-    json.loads(text)
+    for value in [text] if text.startswith("[\n") else text.splitlines():
+        json.loads(value)
     program = shlex.split(command)
     if shutil.which(program[0]) is None:
         pytest.skip(f"{program[0]} is not installed")

@@ -52,12 +52,8 @@ def command(name: str) -> click.Command:
 
 
 def _options(name: str) -> str:
-    rows = []
-    for parameter in command(name).params:
-        if isinstance(parameter, click.Option):
-            rows.append((", ".join(f"`{option}`" for option in reversed(parameter.opts)), parameter.help or ""))
-        else:
-            rows.append((f"`{(parameter.name or '').upper()}`", getattr(parameter, "help", None) or ""))
+    options = [parameter for parameter in command(name).params if isinstance(parameter, click.Option)]
+    rows = [(", ".join(f"`{each}`" for each in reversed(option.opts)), option.help or "") for option in options]
     return _markdown(("option", "meaning"), rows)
 
 
@@ -72,7 +68,9 @@ def _keys(name: str) -> str:
 
 
 def _value(spec: FieldSpec) -> str:
-    words = re.sub(r" of at least (1|-?9007199254740992)(?=$|\W)", "", spec.kind.expected)
+    """What the key takes, without the limits that no real file meets."""
+    limits = r" of at least (1|-9007199254740992)(?=$|\W)| from 1 to 1000000000| and of at most \d+"
+    words = re.sub(limits, "", spec.kind.expected)
     return re.sub(r"\ba (?=whole|number)", "", words.replace("one of none or", "none or"))
 
 

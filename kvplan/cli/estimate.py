@@ -27,7 +27,7 @@ def command(
     tp: o.Tp = None,
     pp: o.Pp = None,
     dp: o.Dp = None,
-    ep: o.Ep = "1",
+    ep: o.Ep = None,
     engine: o.Engine = "generic",
     engine_version: o.EngineVersion = None,
     max_model_len: o.MaxModelLen = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -102,4 +103,6 @@ def _fail(message: str, code: int) -> int:
 
 def run() -> None:
     """The console script."""
-    sys.exit(main())
+    code = main()
+    gc.freeze()  # at exit Python would search all modules for garbage, which takes a tenth of a short command's time
+    sys.exit(code)

@@ -89,10 +89,8 @@ def _attention(a: shape.Attention, hidden: int) -> Iterator[Tensor]:
         yield Tensor("attention", "qkv_bias", q_width + k_width + v_width, 1, "vector")
     if a.out_bias:
         yield Tensor("attention", "o_bias", hidden, 1, "vector")
-    if a.qk_norm == "head":
-        yield Tensor("norms", "qk_norm", 2 * a.head_dim, 1, "vector")
-    elif a.qk_norm:
-        yield Tensor("norms", "qk_norm", q_width + k_width, 1, "vector")
+    if a.qk_norm:
+        yield Tensor("norms", "qk_norm", 2 * a.head_dim if a.qk_norm == "head" else q_width + k_width, 1, "vector")
     if a.sinks:
         yield Tensor("attention", "sinks", a.heads, 1, "vector")
     if a.head_gate:
@@ -154,14 +152,12 @@ def _delta(d: shape.Delta, hidden: int) -> Iterator[Tensor]:
 
 def _kimi_delta(d: shape.KimiDelta, hidden: int) -> Iterator[Tensor]:
     width = d.heads * d.head_dim
-    for name in ("q_proj", "k_proj", "v_proj"):
+    for name in ("q_proj", "k_proj", "v_proj", *(("g_proj",) if d.full_rank_gate else ())):
         yield Tensor("state", name, width, hidden)
     yield Tensor("state", "conv", 3 * width, d.conv, "vector")
     for gate in ("f",) if d.full_rank_gate else ("f", "g"):  # forget and output, through a bottleneck of one head
         yield Tensor("state", f"{gate}_a_proj", d.head_dim, hidden)
         yield Tensor("state", f"{gate}_b_proj", width, d.head_dim)
-    if d.full_rank_gate:
-        yield Tensor("state", "g_proj", width, hidden)
     yield Tensor("state", "b_proj", d.heads, hidden)
     yield Tensor("state", "A_dt", d.heads + width, 1, "vector")
     yield Tensor("norms", "state_norm", d.head_dim, 1, "vector")
@@ -212,9 +208,8 @@ def _moe(m: shape.Moe, hidden: int) -> Iterator[Tensor]:
         elements = m.intermediate_size * (2 if m.gated else 1) + width
         yield Tensor("experts", "expert_bias", elements, 1, "vector", m.here, active)
     if m.shared_size:
-        if m.gated:
-            yield Tensor("shared_experts", "gate_proj", m.shared_size, hidden)
-        yield Tensor("shared_experts", "up_proj", m.shared_size, hidden)
+        for name in ("gate_proj", "up_proj") if m.gated else ("up_proj",):
+            yield Tensor("shared_experts", name, m.shared_size, hidden)
         yield Tensor("shared_experts", "down_proj", hidden, m.shared_size)
     if m.shared_gate:
         yield Tensor("router", "shared_gate", 1, hidden)

@@ -7,22 +7,10 @@ from itertools import product
 from typing import Any
 
 from kvplan.errors import InputError
+from kvplan.planning.axes import given_inputs
 from kvplan.planning.estimate import Estimate, estimate_scenario
 from kvplan.planning.scenario import make_scenario
-from kvplan.units import parse_tokens
 
-ROW_KEYS = {
-    "model": "model",
-    "gpu": "gpu",
-    "attention": "attention",
-    "context": "context_tokens",
-    "weights": "weight_scheme",
-    "tp": "tensor_parallel",
-    "pp": "pipeline_parallel",
-    "dp": "data_parallel",
-    "memory_fraction": "memory_fraction",
-    "max_seqs": "max_seqs",
-}
 MAX_ALTERNATIVES = 1000  # a table to read; a grid is for sweep
 
 
@@ -36,8 +24,7 @@ class Refused(Exception):  # noqa: N818 - an outcome that becomes a row, not an 
     @property
     def inputs(self) -> dict[str, Any]:
         """The options that were given, under the keys of a row."""
-        given = {key: self.options[option] for option, key in ROW_KEYS.items() if option in self.options}
-        return {key: parse_tokens(value) if key == "context_tokens" else value for key, value in given.items()}
+        return given_inputs(self.options)
 
 
 def combinations(lists: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +93,11 @@ class Estimate(Record):
         return int(shortfall_bytes(self.figures, numbers(self.scenario)))
 
     @property
-    def memory_fraction(self) -> float | None:
-        """The share of the memory that is requested; None where the KV memory was given."""
-        if self.budget is None:
-            return None
-        fraction = self.scenario.memory_fraction
-        return self.scenario.engine.memory_fraction if fraction is None else fraction
-
-    @cached_property
     def parameters(self) -> int:
         """Parameters of the model as the engine counts them."""
         return self.scenario.engine.parameters(self.stage.rank, parameters(self.scenario.model))
 
-    @cached_property
+    @property
     def active_parameters(self) -> int:
         """Parameters that one token passes through."""
         return active_parameters(self.scenario.model)

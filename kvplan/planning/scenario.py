@@ -224,11 +224,16 @@ def _extras(spec: ModelSpec, extras: str | None) -> frozenset[str] | None:
     return wanted
 
 
+def check_lengths(context: int, shared_prefix: int, max_model_len: int | None) -> None:
+    """Raise InputError when a context does not go with the prefix it includes or with the engine's own length."""
+    if max_model_len is not None and max_model_len < context:
+        raise InputError(f"--max-model-len {max_model_len} is below --context {context}; raise it or leave it out")
+    if shared_prefix and shared_prefix >= context:
+        raise InputError(f"--shared-prefix {shared_prefix} must be below --context {context}, which includes it")
+
+
 def _check_together(s: Scenario) -> None:
-    if s.max_model_len < s.context:
-        raise InputError(f"--max-model-len {s.max_model_len} is below --context {s.context}; raise it or leave it out")
-    if s.shared_prefix >= s.context and s.shared_prefix:
-        raise InputError(f"--shared-prefix {s.shared_prefix} must be below --context {s.context}, which includes it")
+    check_lengths(s.context, s.shared_prefix, s.max_model_len)
     if (s.tp * s.dp) % s.ep:
         raise InputError(f"--ep {s.ep} must divide tp x dp, which is {s.tp * s.dp}")
     if s.ep > 1 and not any(layer.moe for layer in s.model.stack):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kvplan.specs.nodes import MAX_PROBLEMS, Node, join, report
@@ -18,12 +17,17 @@ if TYPE_CHECKING:
 MAX_DEPTH, MAX_NODES = 20, 100_000
 
 # The C1 range and the Unicode line separators end a line for some readers only.
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_CONTROL = "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
+
+
+def _control(text: str) -> re.Match[str] | None:
+    """The first control character; nearly every text is told to have none without compiling the pattern."""
+    return None if text.replace("\n", "").isprintable() else re.search(_CONTROL, text)
 
 
 def build(text: str, problems: list[Problem]) -> Node | None:
     """The tree of a YAML text, or None when it could not be read to the end."""
-    if found := _CONTROL.search(text):
+    if found := _control(text):
         line = len(re.findall(r"\r\n|\r|\n", text[: found.start()])) + 1
         report(problems, line, "", f"control character U+{ord(found[0]):04X}; write the file as plain UTF-8 text")
         return None
@@ -178,11 +182,11 @@ class _Builder:
         meaning = None if node.quoted else classify(node.text)
         if meaning and meaning.type == "unclear":
             report(self.problems, node.line, path, meaning.advice)
-        elif _CONTROL.search(node.text):  # quoted escapes can hold what the file itself cannot
+        elif _control(node.text):  # quoted escapes can hold what the file itself cannot
             report(self.problems, node.line, path, "text with a control character; leave it out")
         else:
             return node
-        return replace(node, flawed=True)
+        return node._replace(flawed=True)
 
     def _key(self, top: _Open, node: Node) -> None:
         name = node.text
@@ -206,7 +210,7 @@ def _wrong_key(node: Node) -> str:
         return "a list or mapping cannot be a key; write a name"
     if not node.text:
         return "an empty key; write a name"
-    if _CONTROL.search(node.text):
+    if _control(node.text):
         return "a key with a control character; leave it out"
     meaning = None if node.quoted else classify(node.text)
     if meaning and meaning.type != "text":

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from kvplan.errors import Problem
 from kvplan.specs.scalars import classify, shown
 
 MAX_PROBLEMS = 50  # listed of one file
+_NO_LINES: Final[dict[str, int]] = {}  # shared: nodes are never changed
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One value of a file: exactly one of `text`, `items` and `entries` is not None."""
 
     line: int
@@ -19,7 +19,7 @@ class Node:
     quoted: bool = False
     items: tuple[Node, ...] | None = None
     entries: dict[str, Node] | None = None
-    key_lines: dict[str, int] = field(default_factory=dict)
+    key_lines: dict[str, int] = _NO_LINES
     flawed: bool = False  # a problem was reported already: nothing more to say about its value
 
     @property
@@ -76,4 +76,4 @@ def with_value(node: Node, dotted: str, value: Node) -> Node:
     else:
         raise ValueError(f"'{shown(dotted)}' cannot be set: there is no '{shown(name)}' here")
     lines = {**node.key_lines, name: value.line if new is value else node.key_lines.get(name, new.line)}
-    return replace(node, entries={**node.entries, name: new}, key_lines=lines)
+    return node._replace(entries={**node.entries, name: new}, key_lines=lines)

@@ -111,7 +111,7 @@ MISTAKES = [
     ([*BASE, "--tp", "1,1"], "'1' appears twice"),
     ([*BASE, "--memory-fraction", "nan"], "expected a number above 0 and at most 1"),
     ([*BASE, "--memory-fraction", "all"], "expected a number above 0 and at most 1 such as 0.9, got 'all'"),
-    ([*BASE, "--sessions", "0"], "0 is not in the range x>=1"),
+    ([*BASE, "--sessions", "0"], "--sessions: expected a whole number of at least 1, got '0'"),
     ([*BASE, "--format", "yaml"], "unknown format 'yaml'"),
     ([*BASE, "--context", "64k", "--strict"], "it needs rope scaling by a factor of 2 from 32768"),
     (["estimate", "-m", "deepseek-v3", "-g", "t4", "--attention", "mqa"], "deepseek-v3 keeps a latent (MLA)"),
