@@ -4,8 +4,8 @@ Whole processes, interleaved (A B C A B C ...) so that a busy moment hits all of
 (user + system) of the child, which other work on the machine disturbs less. Every command runs first without being
 counted, with the environment's PYTHON* variables removed, so that all bytecode is cached before the clock starts.
 
-    python benchmarks/startup.py                                  # kvplan must be installed beside this interpreter
-    python benchmarks/startup.py --rivals ~/rivals --repeats 40   # a venv with: pip install kvfit ridgepoint vramcalc hf-mem
+    python benchmarks/startup.py                       # kvplan must be installed beside this interpreter
+    python benchmarks/startup.py --rivals ~/rivals     # a venv with: pip install kvfit ridgepoint vramcalc hf-mem
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "startup.json"
 WARM_UPS = 2
 PACKAGES = ("kvplan", "typer", "click", "rich", "PyYAML")
 
-# The goal for `estimate` was set where a hello-world takes 50 ms: 35 ms over it. Machines differ, so it is a ratio here.
+# The goal for `estimate` is 35 ms over a hello-world where that takes 50 ms. Machines differ, so it is a ratio here.
 MOST_OVER_HELLO = 35 / 50
 BARE, HELLO, ESTIMATE = "python -c pass", "Typer hello-world", "kvplan estimate --format json"
 
@@ -183,12 +183,13 @@ def goals(made: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def surroundings(rivals: Path | None) -> dict[str, Any]:
     """Where and with what it was measured."""
-    names = list(RIVALS)
     found = {name: metadata.version(name) for name in PACKAGES}
     if rivals:
-        asked = f"from importlib.metadata import distributions as d\nprint({{x.name: x.version for x in d() if x.name in {names}}})"
+        asked = (
+            "import json, importlib.metadata as m; print(json.dumps({x.name: x.version for x in m.distributions()}))"
+        )
         answer = subprocess.run([rivals / "bin" / "python", "-c", asked], capture_output=True, text=True, check=True)
-        found |= json.loads(answer.stdout.replace("'", '"'))
+        found |= {name: version for name, version in json.loads(answer.stdout).items() if name in RIVALS}
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cpu": _cpu_name(),
@@ -220,20 +221,13 @@ def report(result: dict[str, Any]) -> str:
         name = row["command"] + (f" ({row['note']})" if row["note"] else "")
         table.append(f"| {name} | {' | '.join(f'{row[key]:.1f}' for key in keys)} |")
     judged = [f"- {'met' if goal['met'] else 'NOT met'}: {goal['goal']}" for goal in result["goals"]]
-    return "\n".join(
-        [
-            "# Start-up time",
-            "",
-            f"{where['date']}, {where['cpu']}, {where['cores']} cores, load {where['load_1_minute']} at the start, "
-            f"Python {where['python']}; {versions}. Whole processes, interleaved, {result['repeats']} runs each after "
-            f"{result['warm_ups']} uncounted ones; bytecode cached; output thrown away. Written by `benchmarks/startup.py`.",
-            "",
-            *table,
-            "",
-            *judged,
-            "",
-        ]
+    conditions = (
+        f"{where['date']}, {where['cpu']}, {where['cores']} cores, load {where['load_1_minute']} at the start, "
+        f"Python {where['python']}; {versions}. Whole processes, interleaved, {result['repeats']} runs each after "
+        f"{result['warm_ups']} uncounted ones; bytecode {where['bytecode']}; output thrown away. "
+        "Written by `benchmarks/startup.py`."
     )
+    return "\n".join(["# Start-up time", "", conditions, "", *table, "", *judged, ""])
 
 
 def main() -> int:

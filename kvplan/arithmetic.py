@@ -50,17 +50,23 @@ def select(condition: Number, yes: Number, no: Number) -> Number:
     return no + (yes - no) * condition
 
 
+def last_token_units(charges: Sequence[Charge], context: Number) -> Number:
+    """What the last token of the context added, without blocks: the units of every group that still grows."""
+    return sum(
+        (charge.units * (1 if charge.limit is None else context <= charge.limit) for charge in charges), 0 * context
+    )
+
+
 def whole_sessions(pool_units: Number, units: Number) -> Number:
-    """Sessions of `units` each that fit in the pool; none when the pool is negative or a session takes nothing."""
-    fits = (pool_units > 0) & (units > 0)
-    return (pool_units * fits) // (units + (units == 0))
+    """Sessions of `units` each, at least 1, that fit in the pool; none when it is negative."""
+    return select(pool_units > 0, pool_units, 0) // units
 
 
 def tokens_held(pool_units: Number, units: Number, context: Number) -> Number:
     """floor(pool * context / units): whole sessions first, then the part of one that the rest of the pool holds."""
-    fits = (pool_units > 0) & (units > 0)
-    pool, units = pool_units * fits, units + (units == 0)
-    return pool // units * context + _scaled_part(pool % units, context, units)
+    sessions = whole_sessions(pool_units, units)
+    rest = select(pool_units > 0, pool_units, 0) - sessions * units
+    return sessions * context + _scaled_part(rest, context, units)
 
 
 def _scaled_part(part: Number, context: Number, units: Number) -> Number:

@@ -12,6 +12,7 @@ from kvplan.arithmetic import (
     Charge,
     at_most,
     ceil_div,
+    last_token_units,
     longest_context,
     session_units,
     tokens_held,
@@ -58,6 +59,14 @@ def test_sessions_agree_with_plain_division(pairs):
     expected = [max(0, pool) // unit for pool, unit in pairs]
     assert whole_sessions(pools, each).tolist() == expected
     assert [whole_sessions(pool, unit) for pool, unit in pairs] == expected
+
+
+@given(charges, tokens)
+def test_the_last_token_adds_the_difference(charges, context):
+    live = [charge._replace(block=1, extra=0) for charge in charges]
+    difference = session_units(live, 0, context) - session_units(live, 0, context - 1)
+    assert last_token_units(live, context) == difference
+    assert last_token_units(live, np.array([context])).tolist() == [difference]
 
 
 @given(st.integers(0, 2**50), units, tokens)

@@ -66,7 +66,7 @@ def _print_version(value: bool) -> None:
 def root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Plan the memory of LLM serving: weights, KV cache, and how many conversations fit. Every number has its formula."""
+    """Plan the memory of LLM serving: weights, KV cache, how many conversations fit; each number with its formula."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -46,6 +46,8 @@ def _layer_caches(layer: Layer, hidden: int) -> Iterator[CacheGroup]:
     if a and not a.cache_of:
         kind = "window" if a.window else "chunk" if a.chunk else "full"
         yield CacheGroup(kind, 1, a.kv_heads, a.head_dim, a.v_head_dim, a.reach)
+        if a.indexer:
+            yield CacheGroup("indexer", 1, 1, a.indexer.dim, 0)
     if m:
         yield CacheGroup("latent", 1, 1, m.kv_rank, m.rope_dim)
         if m.indexer:

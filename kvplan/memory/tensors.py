@@ -93,6 +93,9 @@ def _attention(a: shape.Attention, hidden: int) -> Iterator[Tensor]:
         yield Tensor("norms", "qk_norm", 2 * a.head_dim if a.qk_norm == "head" else q_width + k_width, 1, "vector")
     if a.sinks:
         yield Tensor("attention", "sinks", a.heads, 1, "vector")
+    if a.indexer:
+        yield Tensor("attention", "indexer_qk_proj", (a.indexer.heads + 1) * a.indexer.dim, width_in)
+        yield Tensor("norms", "indexer_norms", 2 * a.indexer.dim, 1, "vector")
     if a.head_gate:
         yield Tensor("attention", "head_gate", a.heads, width_in)
 

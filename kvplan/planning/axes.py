@@ -65,33 +65,33 @@ def _piece(option: str, name: str, text: str) -> Sequence[Any]:
         raise InputError(f"{option} '{text}': the range starts above its end; turn them around")
     if name in FRACTIONS:
         return _fractions(option, text, *parts)
-    return _factors(option, text, start, end, parts[2]) or _steps(option, text, start, end, parts[2], parse)
+    values = _factors(start, end, parts[2]) if parts[2].startswith("x") else _steps(start, end, parts[2], parse)
+    if values is None:
+        raise InputError(
+            f"{option} '{text}': '{parts[2]}' is no step that reaches the end; write x2 (times) or +8k (plus)"
+        )
+    if len(values) > MAX_STEPS:
+        raise InputError(f"{option} '{text}': more than {MAX_STEPS:,} values; take a larger step")
+    return values
 
 
-def _factors(option: str, text: str, start: int, end: int, step: str) -> Sequence[int] | None:
-    if not step.startswith("x"):
-        return None
+def _factors(start: int, end: int, step: str) -> Sequence[int] | None:
     digits = step[1:]
     if not (digits.isascii() and digits.isdigit() and 2 <= int(digits[:10]) < 10**9):
-        raise InputError(
-            f"{option} '{text}': '{step}' never reaches the end; the factor is a whole number of at least 2"
-        )
+        return None
     values = [start]
     while values[-1] * int(digits) <= end:
         values.append(values[-1] * int(digits))
     return values
 
 
-def _steps(option: str, text: str, start: int, end: int, step: str, parse: Callable[[str], Any]) -> Sequence[int]:
+def _steps(start: int, end: int, step: str, parse: Callable[[str], Any]) -> Sequence[int] | None:
     if not step.startswith("+"):
-        raise InputError(f"{option} '{text}': the step '{step}' starts with x (times) or + (plus), such as x2 or +8k")
+        return None
     try:
-        width = parse(step[1:])
+        return range(start, end + 1, parse(step[1:]))
     except InputError:
-        raise InputError(f"{option} '{text}': '{step}' never reaches the end; the step must be above 0") from None
-    if (end - start) // width >= MAX_STEPS:
-        raise InputError(f"{option} '{text}': more than {MAX_STEPS:,} values; take a larger step")
-    return range(start, end + 1, width)
+        return None
 
 
 def _fractions(option: str, text: str, start: str, end: str, step: str) -> Sequence[float]:
@@ -111,9 +111,13 @@ def _fractions(option: str, text: str, start: str, end: str, step: str) -> Seque
 
 
 def _parser(option: str, name: str) -> Callable[[str], Any]:
-    parse = {**dict.fromkeys(TOKENS, parse_tokens), **dict.fromkeys(SIZES, parse_size)}.get(name)
-    if parse is None:
-        parse = _fraction if name in FRACTIONS else _count
+    parse: Callable[[str], Any] = _count
+    if name in TOKENS:
+        parse = parse_tokens
+    elif name in SIZES:
+        parse = parse_size
+    elif name in FRACTIONS:
+        parse = _fraction
 
     def named(text: str) -> Any:
         try:

@@ -12,6 +12,7 @@ from kvplan.arithmetic import (
     at_most,
     ceil_div,
     for_each_value,
+    last_token_units,
     longest_context,
     select,
     session_units,
@@ -85,13 +86,12 @@ def figures(stages: Sequence[Stage], kv_budgets: Sequence[Number], asked: Number
 def _of_stage(stage: Stage, kv_budget_bytes: Number, asked: Numbers) -> _OfStage:
     plan, live, unit_bytes = stage.plan, stage.live, stage.plan.unit_bytes
     units = session_units(plan.charges, plan.fixed, asked.own_tokens)
-    live_bytes = session_units(live.charges, live.fixed, asked.own_tokens)
-    before = session_units(live.charges, live.fixed, asked.own_tokens - 1)
+    live_bytes = units if plan == live else session_units(live.charges, live.fixed, asked.own_tokens)
     prefix = session_units(plan.charges, plan.fixed, asked.shared_prefix) if asked.shared_prefix else 0
     pool = kv_budget_bytes // unit_bytes - prefix
     return _OfStage(
         kv_budget_bytes=kv_budget_bytes,
-        kv_bytes_per_token=live_bytes - before,
+        kv_bytes_per_token=last_token_units(live.charges, asked.own_tokens),
         kv_bytes_per_session=units * unit_bytes,
         kv_bytes_per_session_logical=live_bytes,
         prefix_bytes=prefix * unit_bytes,

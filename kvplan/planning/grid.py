@@ -1,19 +1,19 @@
-"""Many scenarios at once: structure resolved one combination at a time, numbers as arrays, by an estimate's own lines."""
+"""Many scenarios at once: structure one combination at a time, numbers as arrays, by the lines of an estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.arithmetic import NO_LIMIT
+from kvplan.engines.base import Budget
 from kvplan.errors import InputError
 from kvplan.planning.axes import given_inputs, parse_axis
 from kvplan.planning.estimate import checked_bytes
 from kvplan.planning.figures import Numbers, figures
-from kvplan.planning.row import columns
+from kvplan.planning.row import Labels, constants, results
 from kvplan.planning.scenario import Scenario, check_lengths, make_scenario
 from kvplan.planning.structure import Stage, budget_of, stages_of
 from kvplan.units import MAX_TOKENS
@@ -81,12 +81,12 @@ class Grid:
         """The rows in order, at most `rows` at a time."""
         names = [name for name in (*STRUCTURE, *BUDGET) if name in self.axes]
         numbers = _NumberAxes(*(self.axes.get(name) for name in NUMBERS))
-        resolved = _Resolver()
         for values in product(*(self.axes[name] for name in names)):
             options = dict(zip(names, values, strict=True))
+            found = _combination(options)
             for start in range(0, numbers.length, rows):
                 for asked in _split(options, numbers.slice(start, min(start + rows, numbers.length))):
-                    yield _chunk(options, resolved, asked)
+                    yield _chunk(options, found, asked)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict a row, in plain Python values."""
@@ -113,6 +113,11 @@ class _Asked(NamedTuple):
     sessions: np.ndarray | None
     context: np.ndarray
 
+    def part(self, start: int, stop: int) -> _Asked:
+        """Some of the rows."""
+        max_seqs, sessions = (None if part is None else part[start:stop] for part in self[:2])
+        return _Asked(max_seqs, sessions, self.context[start:stop])
+
 
 class _NumberAxes:
     """The product of the three numeric axes, cut into slices without ever being whole."""
@@ -136,6 +141,8 @@ class _NumberAxes:
         import numpy as np
 
         max_seqs, sessions, context = self._arrays
+        if not any(self.given):
+            return _Asked(None, None, context[start:stop])
         outer, inner = np.divmod(np.arange(start, stop), len(context))
         first, second = np.divmod(outer, len(sessions))
         return _Asked(
@@ -145,38 +152,31 @@ class _NumberAxes:
         )
 
 
-class _Resolver:
-    """Scenarios and stages of the latest structures: neighbouring rows share nearly everything."""
+class _Combination(NamedTuple):
+    """A structure with its budget, and the part of its rows that is always the same."""
 
-    def __init__(self) -> None:
-        self.key: tuple[Any, ...] | None = None
-        self.found: tuple[Scenario, tuple[Stage, ...]] | InputError | None = None
-
-    def resolve(self, options: Mapping[str, Any]) -> tuple[Scenario, tuple[Stage, ...]]:
-        """The scenario of these options and its stages; raises InputError for a combination that cannot be."""
-        key = tuple(value for name, value in options.items() if name not in BUDGET)
-        if key != self.key:
-            self.key, self.found = key, _resolved(options)
-        if isinstance(self.found, InputError):
-            raise self.found
-        assert self.found is not None
-        scenario, stages = self.found
-        budget = {name: options.get(name) for name in BUDGET}
-        return replace(scenario, **budget), stages
+    scenario: Scenario
+    stages: tuple[Stage, ...]
+    budgets: list[Budget | None]
+    kv_budgets: list[int]
+    constants: dict[str, Any]
 
 
-def _resolved(options: Mapping[str, Any]) -> tuple[Scenario, tuple[Stage, ...]] | InputError:
-    """With a context that contradicts nothing: each row's own is checked with its numbers."""
+def _combination(options: Mapping[str, Any]) -> _Combination | InputError:
+    """With a context that contradicts nothing (each row's own is checked with its numbers); an error is a result."""
     context = max(options.get("max_model_len") or 0, (options.get("shared_prefix") or 0) + 1)
     try:
         scenario = make_scenario(**{**options, "context": context})
-        return scenario, stages_of(scenario)
+        stages = stages_of(scenario)
+        budgets = [budget_of(scenario, stage) for stage in stages]
+        kv_budgets = [checked_bytes(b.kv.bytes if b else scenario.kv_budget or 0) for b in budgets]
     except InputError as error:
         return error
+    return _Combination(scenario, stages, budgets, kv_budgets, constants(scenario, stages))
 
 
 def _split(options: Mapping[str, Any], asked: _Asked) -> list[_Asked]:
-    """Runs of rows whose context goes, or does not go, with the length and the prefix that were given."""
+    """Runs of rows whose context goes with the length and the prefix that were given; each other row alone."""
     import numpy as np
 
     fits = (asked.context <= (options.get("max_model_len") or MAX_TOKENS)) & (
@@ -184,37 +184,36 @@ def _split(options: Mapping[str, Any], asked: _Asked) -> list[_Asked]:
     )
     if fits.all():
         return [asked]
-    cuts = [0, *(np.flatnonzero(np.diff(fits)) + 1).tolist(), len(fits)]
-    return [_Asked(*(None if part is None else part[start:stop] for part in asked)) for start, stop in pairwise(cuts)]
+    cuts = [0, *(np.flatnonzero(~(fits[1:] & fits[:-1])) + 1).tolist(), len(fits)]  # each refused row alone
+    return [asked.part(start, stop) for start, stop in pairwise(cuts)]
 
 
-def _chunk(options: Mapping[str, Any], resolver: _Resolver, asked: _Asked) -> Chunk:
-    rows = len(asked.context)
+def _chunk(options: Mapping[str, Any], found: _Combination | InputError, asked: _Asked) -> Chunk:
+    rows, given = len(asked.context), _given(asked)
     try:
-        scenario, stages = resolver.resolve(options)
-        check_lengths(int(asked.context[0]), scenario.shared_prefix, options.get("max_model_len"))
-        budgets = [budget_of(scenario, stage) for stage in stages]
-        kv_budgets = [checked_bytes(b.kv.bytes if b else scenario.kv_budget or 0) for b in budgets]
+        if isinstance(found, InputError):
+            raise found
+        check_lengths(int(asked.context[0]), found.scenario.shared_prefix, options.get("max_model_len"))
     except InputError as error:
-        return Chunk(rows, {**_given(options, asked), "fits": False, "error": str(error)})
+        return Chunk(rows, {**given_inputs(options), **given, "fits": False, "error": str(error)})
+    scenario = found.scenario
     numbers = Numbers(
-        own_tokens=asked.context - scenario.shared_prefix,
+        own_tokens=asked.context - scenario.shared_prefix if scenario.shared_prefix else asked.context,
         sessions=1 if asked.sessions is None else asked.sessions,
         max_seqs=asked.max_seqs,
         shared_prefix=scenario.shared_prefix,
         dp=scenario.dp,
         kv_given=scenario.kv_budget is not None,
     )
-    found = columns(scenario, stages, budgets, figures(stages, kv_budgets, numbers))
-    found |= _given({}, asked)
+    figured = results(found.stages, found.budgets, figures(found.stages, found.kv_budgets, numbers))
     if options.get("max_model_len") is None:
-        found["max_model_len"] = asked.context
-    return Chunk(rows, {**found, "error": None})
+        given["max_model_len"] = asked.context
+    return Chunk(rows, {**found.constants, **figured, **given, "error": None})
 
 
-def _given(options: Mapping[str, Any], asked: _Asked) -> dict[str, Any]:
-    """What was asked, under the keys of a row."""
-    found = given_inputs(options) | {"context_tokens": asked.context}
+def _given(asked: _Asked) -> dict[str, Any]:
+    """The numbers that were asked, under the keys of a row."""
+    found: dict[str, Any] = {"context_tokens": asked.context}
     if asked.max_seqs is not None:
         found["max_seqs"] = asked.max_seqs
     if asked.sessions is not None:
@@ -237,6 +236,8 @@ def _axis(name: str, value: Any) -> Sequence[Any]:
 
 def _plain(value: Any, index: int) -> Any:
     """One value of a column, as JSON has it."""
+    if isinstance(value, Labels):
+        return value.texts[value.codes[index]]
     if not hasattr(value, "dtype"):
         return value
     found = value[index] if value.ndim else value

@@ -6,7 +6,7 @@ One scenario's figures are ints and give one row; a grid's are arrays and give t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.arithmetic import NO_LIMIT, pick
 from kvplan.engines.base import Budget
@@ -18,7 +18,24 @@ from kvplan.planning.structure import Stage
 if TYPE_CHECKING:
     from kvplan.planning.estimate import Estimate
 
+
+class Labels(NamedTuple):
+    """A column of few texts: an index into them for each row."""
+
+    codes: Any
+    texts: tuple[str, ...]
+
+
 BANDED = ("overhead_bytes", "kv_budget_bytes", "kv_tokens", "max_sessions")  # rows say how low and high they may be
+KEYS = (
+    "model", "gpu", "gpus", "engine", "engine_version", "checked", "context_tokens", "max_model_len", "weight_scheme",
+    "kv_dtype", "kv_heads", "tensor_parallel", "pipeline_parallel", "data_parallel", "memory_fraction", "max_seqs",
+    "max_batched_tokens", "block_size", "gpu_memory_bytes", "gpu_memory_source",
+    "weights_bytes", "overhead_bytes", "kv_budget_bytes", "unrequested_bytes",
+    "kv_bytes_per_token", "kv_bytes_per_session", "kv_bytes_per_session_logical",
+    "parameters", "active_parameters", "kv_tokens", "max_sessions", "max_context_tokens", "model_max_context", "fits",
+    "limited_by", *(f"{name}_{end}" for name in BANDED for end in ("low", "high")),
+)  # fmt: skip
 
 
 def row(e: Estimate) -> dict[str, Any]:
@@ -30,8 +47,19 @@ def row(e: Estimate) -> dict[str, Any]:
 
 
 def columns(s: Scenario, stages: Sequence[Stage], budgets: Sequence[Budget | None], f: Figures) -> dict[str, Any]:
-    """The row without its ledger; figures that are arrays become columns (max_context_tokens with NO_LIMIT)."""
-    return {**inputs(s), **_per_gpu(stages, budgets, f), **_deployment(s, stages, f), **_bands()}
+    """The row without its ledger, in the contract's order (max_context_tokens with NO_LIMIT)."""
+    return {**constants(s, stages), **results(stages, budgets, f)}
+
+
+def constants(s: Scenario, stages: Sequence[Stage]) -> dict[str, Any]:
+    """Every key in order, filled where the figure does not depend on numbers."""
+    known = {
+        **inputs(s),
+        "parameters": s.engine.parameters(stages[0].rank, parameters(s.model)),
+        "active_parameters": active_parameters(s.model),
+        "model_max_context": s.model.max_context,
+    }
+    return {key: known.get(key) for key in KEYS}
 
 
 def inputs(s: Scenario) -> dict[str, Any]:
@@ -69,7 +97,8 @@ def kv_heads(s: Scenario) -> int | None:
     return heads.pop() if len(heads) == 1 and not any(layer.latent for layer in s.model.stack) else None
 
 
-def _per_gpu(stages: Sequence[Stage], budgets: Sequence[Budget | None], f: Figures) -> dict[str, Any]:
+def results(stages: Sequence[Stage], budgets: Sequence[Budget | None], f: Figures) -> dict[str, Any]:
+    """What depends on numbers: of the GPU that admits the fewest sessions, and of the deployment."""
     unrequested = [budget.unrequested.bytes for budget in budgets if budget]
     return {
         "weights_bytes": pick([stage.weights_bytes for stage in stages], f.stage),
@@ -79,22 +108,9 @@ def _per_gpu(stages: Sequence[Stage], budgets: Sequence[Budget | None], f: Figur
         "kv_bytes_per_token": f.kv_bytes_per_token,
         "kv_bytes_per_session": f.kv_bytes_per_session,
         "kv_bytes_per_session_logical": f.kv_bytes_per_session_logical,
-    }
-
-
-def _deployment(s: Scenario, stages: Sequence[Stage], f: Figures) -> dict[str, Any]:
-    return {
-        "parameters": s.engine.parameters(stages[0].rank, parameters(s.model)),
-        "active_parameters": active_parameters(s.model),
         "kv_tokens": f.kv_tokens,
         "max_sessions": f.max_sessions,
         "max_context_tokens": f.max_context_tokens,
-        "model_max_context": s.model.max_context,
         "fits": f.fits,
-        "limited_by": pick(LIMITS, f.limit),
+        "limited_by": LIMITS[f.limit] if isinstance(f.limit, int) else Labels(f.limit, LIMITS),
     }
-
-
-def _bands() -> dict[str, Any]:
-    """Low and high of what an engine's rules cannot give exactly; None where it is exact by definition."""
-    return {f"{name}_{end}": None for name in BANDED for end in ("low", "high")}

@@ -43,6 +43,10 @@ def stages_of(scenario: Scenario) -> tuple[Stage, ...]:
     ranks = shard(scenario.model, scenario.tp, scenario.pp, scenario.ep)
     draft = _draft_rank(scenario)
     groups = [cache_groups(rank) + (cache_groups(draft) if draft and rank.holds_head else []) for rank in ranks]
+    if not all(groups):
+        raise InputError(
+            f"{scenario.model.name} leaves nothing in the cache of some GPU, so nothing limits its sessions"
+        )
     plans = scenario.engine.reserve(groups, scenario.engine_options)
     return tuple(
         _stage(scenario, rank, draft if rank.holds_head else None, plan, own)

@@ -21,6 +21,14 @@ class Rope(Record):
     original_context: int | None = key(integer(), "length the model was trained on before stretching", default=None)
 
 
+class Indexer(Record):
+    """The small scorer of sparse attention (DeepSeek V3.2, MiniMax M3): it caches one key of `dim` elements a token."""
+
+    heads: int = key(integer(), "scoring heads")
+    dim: int = key(integer(), "width of a scoring head and of the cached key")
+    topk: int = key(integer(), "tokens kept for attention")
+
+
 class Attention(Record):
     """Softmax attention with its own keys and values: MHA, GQA or MQA, full, windowed or chunked."""
 
@@ -40,6 +48,7 @@ class Attention(Record):
     sinks: bool = key(boolean(), "one learned sink logit a head (gpt-oss)", default=False)
     output_gate: bool = key(boolean(), "a gate as wide as the queries, from the query projection", default=False)
     head_gate: bool = key(boolean(), "one gate a query head, from the layer's input (Step 3.7)", default=False)
+    indexer: Indexer | None = key(section(Indexer), "indexer of sparse attention (MiniMax M3)", default=None)
     value_from_key: bool = key(boolean(), "no value projection: values are the keys' (both are cached)", default=False)
     cache_of: str | None = key(text(), "kind of layer whose nearest earlier cache this one reads", default=None)
     input_size: int | None = key(integer(), "width of the input (default: hidden_size)", default=None)
@@ -60,14 +69,6 @@ class Attention(Record):
     def reach(self) -> int | None:
         """Tokens the cache has to keep; None when it grows without end."""
         return self.window or self.chunk
-
-
-class Indexer(Record):
-    """The small scorer of sparse attention (DeepSeek V3.2): it caches one key of `dim` elements a token."""
-
-    heads: int = key(integer(), "scoring heads")
-    dim: int = key(integer(), "width of a scoring head and of the cached key")
-    topk: int = key(integer(), "tokens kept for attention")
 
 
 class Latent(Record):

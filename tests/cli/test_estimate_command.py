@@ -96,7 +96,7 @@ MISTAKES = [
     ([*BASE, "--context", "0"], "--context: '0' is not a whole, positive number of tokens"),
     ([*BASE, "--context", "-5"], "--context: '-5' is not a number of tokens"),
     ([*BASE, "--context", "010"], "--context: '010' is not a number of tokens"),
-    ([*BASE, "--context", "1:30"], "--context: '1:30' is not a number of tokens"),
+    ([*BASE, "--context", "1:30"], "--context '1:30': a range is START:END:xFACTOR or START:END:+STEP"),
     ([*BASE, "--context", "9999999999k"], "more than 4,294,967,296 tokens"),
     ([*BASE, "--kv-budget", "60"], "--kv-budget: '60' has no unit; write 60GiB"),
     ([*BASE, "--kv-budget", "60GIB"], "unknown unit 'GIB'"),

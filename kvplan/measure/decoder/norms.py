@@ -1,0 +1,69 @@
+"""Norms of the residual stream and of queries and keys."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from kvplan.measure.decoder.numerics import Numerics
+from kvplan.measure.decoder.place import Place
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * g (Zhang and Sennrich 2019): no mean is subtracted."""
+
+    def __init__(self, width: int, numerics: Numerics, place: Place) -> None:
+        super().__init__()
+        self.weight = place.empty(width)
+        self.width, self.eps, self.offset = (width,), numerics.norm_eps, numerics.norm_offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised over the last axis."""
+        weight = self.weight + self.offset if self.offset else self.weight
+        return functional.rms_norm(x, self.width, weight, self.eps)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) * g + b; the scale and the bias may be absent."""
+
+    def __init__(self, width: int, numerics: Numerics, place: Place, *, scale: bool = True, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = place.empty(width) if scale else None
+        self.bias = place.empty(width) if bias else None
+        self.width, self.eps = (width,), numerics.norm_eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised over the last axis."""
+        return functional.layer_norm(x, self.width, self.weight, self.bias, self.eps)
+
+
+class QKNorm(nn.Module):
+    """RMS norms of queries and keys: one of head width, over the full width, or one for each head."""
+
+    def __init__(self, kind: str, heads: int, kv_heads: int, width: int, numerics: Numerics, place: Place) -> None:
+        super().__init__()
+        self.kind, self.heads, self.width, self.eps = kind, heads, width, numerics.norm_eps
+        self.offset = numerics.norm_offset
+        sizes = {"head": (1, 1), "full": (heads, kv_heads), "each": (heads, kv_heads)}[kind]
+        self.q_weight, self.k_weight = (place.empty(n * width) for n in sizes)
+
+    def forward(self, qk: Tensor) -> Tensor:
+        """Queries and keys side by side, (B, T, H + K, D)."""
+        q, k = qk[:, :, : self.heads], qk[:, :, self.heads :]
+        return torch.cat((self._normed(q, self.q_weight), self._normed(k, self.k_weight)), dim=2)
+
+    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
+        weight = weight + self.offset if self.offset else weight
+        if self.kind == "full":
+            return functional.rms_norm(x.flatten(2), weight.shape, weight, self.eps).view_as(x)
+        if self.kind == "each":
+            return functional.rms_norm(x, (self.width,), None, self.eps) * weight.view(-1, self.width)
+        return functional.rms_norm(x, (self.width,), weight, self.eps)
+
+
+def make_norm(kind: str, width: int, numerics: Numerics, place: Place) -> RMSNorm | LayerNorm:
+    """The norm that a model file names."""
+    if kind == "rms":
+        return RMSNorm(width, numerics, place)
+    return LayerNorm(width, numerics, place, scale=kind != "none", bias=kind == "layer")

@@ -1,0 +1,93 @@
+"""Rotary positions (Su et al. 2021), half-split as in Hugging Face transformers, and how they are stretched."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kvplan.measure.decoder.place import Place
+from kvplan.specs.layers import Rope
+
+# Llama 3.1 (Grattafiori et al. 2024): wavelengths above original / LOW are stretched, below original / HIGH kept.
+LLAMA3_LOW, LLAMA3_HIGH = 1.0, 4.0
+# YaRN (Peng et al. 2023): dimensions that turn more than FAST times within the original length are kept, those that
+# turn less than SLOW times stretched; the softmax is sharpened by (0.1 ln(factor) + 1)^2.
+YARN_FAST, YARN_SLOW = 32.0, 1.0
+SCALINGS = (None, "linear", "llama3", "yarn")
+
+
+def frequencies(rope: Rope, dim: int) -> Tensor:
+    """Radians a position, one for each pair of elements: (dim / 2,) in fp32."""
+    plain = rope.theta ** -(torch.arange(0, dim, 2, dtype=torch.float32) / dim)
+    factor, original = rope.factor or 1.0, rope.original_context or 0
+    if rope.scaling == "linear":
+        return plain / factor  # positional interpolation (Chen et al. 2023): positions divided by the factor
+    if rope.scaling == "llama3":
+        turns = original * plain / (2 * math.pi)  # turns within the original length
+        kept = ((turns - LLAMA3_LOW) / (LLAMA3_HIGH - LLAMA3_LOW)).clamp(0, 1)
+        return kept * plain + (1 - kept) * plain / factor
+    if rope.scaling == "yarn":
+        kept = 1 - _ramp(*_yarn_range(rope.theta, dim, original), dim // 2)
+        return kept * plain + (1 - kept) * plain / factor
+    return plain
+
+
+def amplitude(rope: Rope) -> float:
+    """What cos and sin are multiplied by."""
+    return 0.1 * math.log(rope.factor) + 1 if rope.scaling == "yarn" and rope.factor else 1.0
+
+
+def _yarn_range(theta: float, dim: int, original: int) -> tuple[float, float]:
+    """The pairs between which stretching sets in: those that turn FAST and SLOW times in the original length."""
+
+    def pair_that_turns(times: float) -> float:
+        return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta))
+
+    return max(math.floor(pair_that_turns(YARN_FAST)), 0), min(math.ceil(pair_that_turns(YARN_SLOW)), dim - 1)
+
+
+def _ramp(low: float, high: float, size: int) -> Tensor:
+    """0 up to `low`, 1 from `high` on, a line between."""
+    span = max(high - low, 0.001)  # a step where both are the same pair
+    return ((torch.arange(size, dtype=torch.float32) - low) / span).clamp(0, 1)
+
+
+def cos_sin(speeds: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Tables (T, 1, 2 x pairs): both halves have the same angles; the first half of sin is negative."""
+    angles = torch.outer(positions.to(torch.float32), speeds)  # (T, pairs)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), dim=-1).unsqueeze(1), torch.cat((-sin, sin), dim=-1).unsqueeze(1)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Each pair (x[i], x[i + dim / 2]) turned by its angle; elements beyond the rotary width pass unchanged."""
+    dim = cos.shape[-1]
+    if dim < x.shape[-1]:
+        return torch.cat((rotate(x[..., :dim], cos, sin), x[..., dim:]), dim=-1)
+    halves_swapped = torch.cat((x[..., dim // 2 :], x[..., : dim // 2]), dim=-1)
+    return torch.addcmul(x * cos, halves_swapped, sin)
+
+
+class RopeTable:
+    """cos and sin of the positions a cache may reach, computed once."""
+
+    def __init__(self, rope: Rope, dim: int, place: Place) -> None:
+        self.speeds, self.amplitude, self.place = frequencies(rope, dim), amplitude(rope), place
+        self.cos = self.sin = torch.empty(0, 1, dim, device=place.device, dtype=place.dtype)
+
+    def reserve(self, positions: int) -> None:
+        """Make the tables at least this long."""
+        if positions > len(self.cos):
+            tables = cos_sin(self.speeds, torch.arange(positions))
+            self.cos, self.sin = ((t * self.amplitude).to(self.place.device, self.place.dtype) for t in tables)
+
+    def at(self, positions: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin of these positions, ready to broadcast over (B, T, H, D)."""
+        return self.cos[positions], self.sin[positions]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both tables."""
+        return int(self.cos.nbytes + self.sin.nbytes)
