@@ -52,12 +52,14 @@ class SpecError(KvplanError):
 
 
 def _problem_text(source: str, problem: Problem) -> str:
+    if problem.line is None and not problem.path:
+        return f"{source}: {problem.message}"
     place = source if problem.line is None else f"{source}:{problem.line}"
     return f"{place}: {problem.path or 'top level'}: {problem.message}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known names, or nothing when none is near."""
+    """`; did you mean 'x'?` for the nearest known names, or nothing when none is near (a list then goes on with ;)."""
     from difflib import get_close_matches  # loaded only on the way to an error
 
     near = get_close_matches(name, list(known), n=3, cutoff=0.6)

@@ -227,7 +227,7 @@ def _mapped(spec: Mapping[str, str]) -> Scheme:
     # most parameters are in the experts, else in the MLPs: their format is the one that people name
     largest = chosen.get("experts") or chosen.get("mlp")
     nominal_bytes = largest.nominal_bits / 8 if largest else rest.nominal_bytes
-    name = ", ".join(f"{component}: {value}" for component, value in spec.items())
+    name = f"{spec['default']} + " + ", ".join(f"{value} {part}" for part, value in spec.items() if part != "default")
     return Scheme(name, nominal_bytes, rest.vector_format, partial(_listed, chosen, rest), rest.depends_on_depth)
 
 

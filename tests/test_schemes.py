@@ -80,7 +80,7 @@ def test_a_mapping_gives_components_their_own_format() -> None:
     assert named.format_of("attention", "q_proj", 4096, 2880).name == "bf16"
     assert named.vector_format.name == "bf16"
     assert named.nominal_bytes == 0.5
-    assert named.name == "default: bf16, experts: mxfp4"
+    assert named.name == "bf16 + mxfp4 experts"
 
 
 def test_a_mapping_falls_back_on_a_scheme_that_looks_at_the_depth() -> None:

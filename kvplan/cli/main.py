@@ -46,8 +46,8 @@ class LazyGroup(TyperGroup):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from kvplan.errors import did_you_mean
 
-            hint = did_you_mean(args[0], COMMANDS)
-            raise click.UsageError(f"unknown command '{args[0]}'{hint}; commands: {', '.join(COMMANDS)}")
+            hint = did_you_mean(args[0], COMMANDS) or ";"
+            raise click.UsageError(f"unknown command '{args[0]}'{hint} commands: {', '.join(COMMANDS)}")
         return super().resolve_command(ctx, args)
 
 

@@ -18,10 +18,11 @@ def command(
     output: o.Output = None,
 ) -> int:
     """List the models, search them, or show one with its source and derived figures."""
-    from kvplan.planning.facts import model_facts, model_summary
+    from kvplan.planning.facts import model_catalog, model_facts
     from kvplan.specs import zoo
     from kvplan.specs.load import load_model
 
     if name and (zoo.is_path(name) or zoo.lookup("models", name)):
         return show_one(model_facts(load_model(name)), format, output)
-    return show_list([model_summary(load_model(each)) for each in zoo.search("models", name)], format, output)
+    catalog = model_catalog()
+    return show_list([catalog[each] for each in zoo.search("models", name)], format, output)

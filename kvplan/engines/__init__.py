@@ -20,8 +20,8 @@ def load_engine(name: str, version: str | None = None) -> Engine:
     if name in _PLANNED:
         raise InputError(f"engine '{name}' is not modelled yet; known engines: {', '.join(ENGINE_NAMES)}")
     if name not in _ENGINES:
-        hint = did_you_mean(name, ENGINE_NAMES)
-        raise InputError(f"unknown engine '{name}'{hint}; known engines: {', '.join(ENGINE_NAMES)}")
+        hint = did_you_mean(name, ENGINE_NAMES) or ";"
+        raise InputError(f"unknown engine '{name}'{hint} known engines: {', '.join(ENGINE_NAMES)}")
     engine: Engine = getattr(import_module(f"kvplan.engines.{name}"), _ENGINES[name])()
     if version is not None:
         raise InputError(f"engine '{name}' has no versions; leave --engine-version out")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
 from kvplan.memory.parameters import distinct_layers, edge_tensors, widths_of
-from kvplan.memory.tensors import Tensor, Widths, stored_tensors
+from kvplan.memory.tensors import Tensor, Widths, layer_tensors, stored_tensors
 from kvplan.schemes import Scheme
 from kvplan.sharding import Rank
 from kvplan.specs.layers import Layer
@@ -64,11 +64,22 @@ def _placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, _Owner, int]]:
         for layer, count in distinct_layers(rank.layers):
             for tensor in stored_tensors(layer, widths):
                 yield tensor, _Owner(), count
-        return
-    owners = _owners(rank.model, widths)
-    for index, layer in enumerate(rank.layers, rank.first_layer):
-        for tensor in stored_tensors(layer, widths):
-            yield tensor, owners[tensor.name, index], 1
+    else:
+        owners = _owners(rank.model, widths)
+        for index, layer in enumerate(rank.layers, rank.first_layer):
+            for tensor in stored_tensors(layer, widths):
+                yield tensor, owners[tensor.name, index], 1
+    for layer in _borrowed(rank):
+        for tensor in layer_tensors(layer, widths):
+            if tensor not in stored_tensors(layer, widths):
+                yield tensor, _Owner(gqa=_gqa(layer), experts=_experts(layer)), 1
+
+
+def _borrowed(rank: Rank) -> list[Layer]:
+    """Layers whose weights belong to a layer of an earlier stage: this stage keeps a copy of each, once."""
+    kinds = rank.model.stack_kinds[rank.first_layer : rank.first_layer + len(rank.layers)]
+    found = {layer.weights_of: layer for layer in rank.layers if layer.weights_of and layer.weights_of not in kinds}
+    return list(found.values())
 
 
 def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], _Owner]:

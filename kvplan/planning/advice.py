@@ -24,16 +24,16 @@ def advice(e: Estimate) -> list[str]:
         return []
     s = e.scenario
     if e.limited_by == "max_seqs":
-        return [f"--max-seqs {s.max_seqs} is below the {s.sessions} sessions asked for, memory is not; raise it"]
+        return [f"--max-seqs {s.max_seqs} is below the {s.sessions} conversations asked for, memory is not; raise it"]
     found = [f"{human_bytes(e.shortfall_bytes)} are missing on each GPU for {_asked(s)}"]
     if s.sessions and e.max_sessions:
-        found.append(f"as it is, {e.max_sessions} fit")
-    changes = [change for search in (_weights, _kv, _context, _tp, _gpu) if (change := search(e))]
+        found.append(f"as it is, {e.max_sessions:,} fit")
+    changes = [change for search in (_reserve, _weights, _kv, _context, _tp, _gpu) if (change := search(e))]
     return found + (changes or ["no single change of precision, context, tp or GPU makes it fit; combine several"])
 
 
 def _asked(s: Scenario) -> str:
-    return f"{s.sessions or 1} conversation{'s' if (s.sessions or 1) > 1 else ''} of {s.context} tokens"
+    return f"{s.sessions or 1:,} conversation{'s' if (s.sessions or 1) > 1 else ''} of {s.context:,} tokens"
 
 
 def _first_fit(scenarios: Iterable[tuple[str, Scenario]], text: Callable[[str, Estimate], str]) -> str | None:
@@ -47,12 +47,20 @@ def _first_fit(scenarios: Iterable[tuple[str, Scenario]], text: Callable[[str, E
     return None
 
 
+def _reserve(e: Estimate) -> str | None:
+    """Without what the user set aside."""
+    s = e.scenario
+    if not s.reserve:
+        return None
+    return _first_fit([("", replace(s, reserve=None))], lambda _, got: f"without --reserve {got.max_sessions:,} fit")
+
+
 def _weights(e: Estimate) -> str | None:
     """The widest weight format that fits."""
     s = e.scenario
     steps = (scheme(name) for name in WEIGHT_STEPS)
     smaller = ((st.name, replace(s, weights=st)) for st in steps if st.nominal_bytes < s.weights.nominal_bytes)
-    return _first_fit(smaller, lambda name, got: f"--weights {name} fits ({got.max_sessions} sessions)")
+    return _first_fit(smaller, lambda name, got: f"--weights {name} fits ({got.max_sessions:,} conversations)")
 
 
 def _kv(e: Estimate) -> str | None:
@@ -62,7 +70,7 @@ def _kv(e: Estimate) -> str | None:
     tries = ((name, replace(s, kv_dtype=name, kv=kv_pair(name))) for name in KV_STEPS if name != s.kv_dtype)
 
     def text(name: str, got: Estimate) -> str:
-        return f"--kv-dtype {name} fits ({got.max_sessions} sessions)"
+        return f"--kv-dtype {name} fits ({got.max_sessions:,} conversations)"
 
     return _first_fit(((n, t) for n, t in tries if _token_bytes(t) < base), text)
 
@@ -105,8 +113,9 @@ def _gpu(e: Estimate) -> str | None:
         return None
     current = _memory(s, s.gpu)
     larger = sorted((memory, gpu.name, gpu) for gpu in _zoo_gpus() if (memory := _memory(s, gpu)) > current)
-    same = [(name, replace(s, gpu=gpu)) for _, name, gpu in larger if gpu.vendor == s.gpu.vendor]
-    return _first_fit(same, lambda name, got: f"--gpu {name} fits ({got.max_sessions} sessions)")
+    alike = (s.gpu.vendor, s.gpu.unified_memory)  # a server card is not replaced by a developer's board
+    same = [(name, replace(s, gpu=gpu)) for _, name, gpu in larger if (gpu.vendor, gpu.unified_memory) == alike]
+    return _first_fit(same, lambda name, got: f"--gpu {name} fits ({got.max_sessions:,} conversations)")
 
 
 def _memory(s: Scenario, gpu: Any) -> int:

@@ -100,13 +100,15 @@ class Estimate(Record):
     @property
     def active_parameters(self) -> int:
         """Parameters that one token passes through."""
-        return active_parameters(self.scenario.model)
+        return min(self.parameters, active_parameters(self.scenario.model))
 
     @property
     def session_lines(self) -> list[Line]:
         """The bytes of one session, group by group."""
-        s = self.scenario
-        return s.engine.session_lines(self.stage.groups, s.engine_options, s.own_tokens)
+        s, stage = self.scenario, self.stage
+        own = s.engine.session_lines(stage.groups, s.engine_options, s.own_tokens)
+        draft = s.engine.session_lines(stage.draft_groups, s.engine_options, s.own_tokens)
+        return own + [line._replace(name=line.name.replace("session/", "session/draft_")) for line in draft]
 
     @property
     def ledger(self) -> list[Line]:

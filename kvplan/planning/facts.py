@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from kvplan.errors import InputError
@@ -12,8 +13,29 @@ from kvplan.memory.weights import stored
 from kvplan.planning.scenario import DEFAULT_KV
 from kvplan.schemes import scheme
 from kvplan.sharding import shard, valid_tps
+from kvplan.specs import zoo
 from kvplan.specs.gpu import GpuSpec
+from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
+
+CATALOG = "catalog.json"
+
+
+def model_catalog() -> dict[str, dict[str, Any]]:
+    """A summary of every model, from the file that ships with the zoo: a list or a search opens no model file.
+
+    Rewrite it after editing models: `python -c "from kvplan.planning import facts; facts.write_model_catalog()"`.
+    """
+    text = (zoo.zoo_dir("models") / CATALOG).read_text(encoding="utf-8")
+    catalog: dict[str, dict[str, Any]] = json.loads(text)
+    return catalog
+
+
+def write_model_catalog() -> None:
+    """Rewrite the catalog from the models' files."""
+    catalog = {name: model_summary(load_model(name)) for name in zoo.names("models")}
+    lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(summary)}" for name, summary in catalog.items())
+    (zoo.zoo_dir("models") / CATALOG).write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 def model_summary(model: ModelSpec) -> dict[str, Any]:
@@ -21,7 +43,9 @@ def model_summary(model: ModelSpec) -> dict[str, Any]:
     groups = cache_groups(shard(model)[0])
     return {
         "model": model.name,
+        "family": model.family,
         "parameters": parameters(model),
+        "active_parameters": active_parameters(model),
         "layers": len(model.stack),
         "kv_bytes_per_token": _token_bytes(model, groups, growing_only=True),
         "max_context": model.max_context,

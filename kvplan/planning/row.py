@@ -53,10 +53,11 @@ def columns(s: Scenario, stages: Sequence[Stage], budgets: Sequence[Budget | Non
 
 def constants(s: Scenario, stages: Sequence[Stage]) -> dict[str, Any]:
     """Every key in order, filled where the figure does not depend on numbers."""
+    count = s.engine.parameters(stages[0].rank, parameters(s.model))
     known = {
         **inputs(s),
-        "parameters": s.engine.parameters(stages[0].rank, parameters(s.model)),
-        "active_parameters": active_parameters(s.model),
+        "parameters": count,
+        "active_parameters": min(count, active_parameters(s.model)),  # a nominal count may be the smaller
         "model_max_context": s.model.max_context,
     }
     return {key: known.get(key) for key in KEYS}

@@ -20,7 +20,8 @@ class Stage(NamedTuple):
     """One GPU of one pipeline stage and what it holds."""
 
     rank: Rank
-    groups: list[CacheGroup]  # the draft model's included
+    groups: list[CacheGroup]
+    draft_groups: list[CacheGroup]  # of the draft model, on the last stage
     tensors: list[StoredTensor]
     weights: list[Line]
     overhead: list[Line]
@@ -42,15 +43,17 @@ def stages_of(scenario: Scenario) -> tuple[Stage, ...]:
     """Every stage of the scenario; raises InputError when the model cannot be divided or served so."""
     ranks = shard(scenario.model, scenario.tp, scenario.pp, scenario.ep)
     draft = _draft_rank(scenario)
-    groups = [cache_groups(rank) + (cache_groups(draft) if draft and rank.holds_head else []) for rank in ranks]
+    own = [cache_groups(rank) for rank in ranks]
+    drafted = [cache_groups(draft) if draft and rank.holds_head else [] for rank in ranks]
+    groups = [left + right for left, right in zip(own, drafted, strict=True)]
     if not all(groups):
         raise InputError(
             f"{scenario.model.name} leaves nothing in the cache of some GPU, so nothing limits its sessions"
         )
     plans = scenario.engine.reserve(groups, scenario.engine_options)
     return tuple(
-        _stage(scenario, rank, draft if rank.holds_head else None, plan, own)
-        for rank, plan, own in zip(ranks, plans, groups, strict=True)
+        _stage(scenario, rank, draft if rank.holds_head else None, plan, (mine, drafts))
+        for rank, plan, mine, drafts in zip(ranks, plans, own, drafted, strict=True)
     )
 
 
@@ -62,12 +65,18 @@ def budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
     return scenario.engine.budget(memory, stage.weights, stage.overhead, scenario.engine_options)
 
 
-def _stage(scenario: Scenario, rank: Rank, draft: Rank | None, plan: CachePlan, groups: list[CacheGroup]) -> Stage:
+def _stage(
+    scenario: Scenario,
+    rank: Rank,
+    draft: Rank | None,
+    plan: CachePlan,
+    groups: tuple[list[CacheGroup], list[CacheGroup]],
+) -> Stage:
     tensors = stored(rank, scenario.weights)
     shapes = weight_lines(tensors) + extra_lines(rank, scenario.extras)
     weights = scenario.engine.weights(rank, scenario.weights, shapes)
-    live = byte_plan(groups, scenario.engine_options, block=1)
-    return Stage(rank, groups, tensors, weights, _overhead(scenario, rank, draft), plan, live)
+    live = byte_plan(groups[0] + groups[1], scenario.engine_options, block=1)
+    return Stage(rank, *groups, tensors, weights, _overhead(scenario, rank, draft), plan, live)
 
 
 def _overhead(scenario: Scenario, rank: Rank, draft: Rank | None) -> list[Line]:

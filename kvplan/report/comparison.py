@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvplan.report.console import WIDTH, grid, plain
 from kvplan.report.inputs import INPUTS, same, varying_inputs
@@ -41,7 +41,8 @@ def comparison_view(rows: Sequence[Row], *, width: int = WIDTH) -> Group:
     if reasons:
         parts += ["", _reasons(reasons, varying)]
     if len(rows) > 1:
-        parts += ["", Text("factor: conversations against the first row", "dim")]
+        same_length = " of the same context" if _asked(rows[0], rows) and not same(rows, "context_tokens") else ""
+        parts += ["", Text(f"factor: conversations against the first row{same_length}", "dim")]
     return Group(*parts)
 
 
@@ -64,9 +65,23 @@ def _results(rows: Sequence[Row]) -> list[Column]:
     if not all(row.get("fits") for row in rows):
         columns.append(("fits", False, _fits))
     if len(rows) > 1:
-        base = rows[0].get("max_sessions")
-        columns.append(("factor", True, lambda row: _factor(row.get("max_sessions"), base)))
+        bases = _bases(rows)
+        columns.append(("factor", True, lambda row: _factor(row.get("max_sessions"), bases.get(_asked(row, rows)))))
     return columns
+
+
+def _asked(row: Row, rows: Sequence[Row]) -> Any:
+    """The context of a row where other choices vary too: alternatives are compared at one length."""
+    several = any(key not in ("context_tokens", "max_model_len") for key in varying_inputs(rows))
+    return row.get("context_tokens") if several else None
+
+
+def _bases(rows: Sequence[Row]) -> dict[Any, int | None]:
+    """The sessions of the first row of each context."""
+    bases: dict[Any, int | None] = {}
+    for row in rows:
+        bases.setdefault(_asked(row, rows), row.get("max_sessions"))
+    return bases
 
 
 def _longest(row: Row) -> str:

@@ -31,14 +31,16 @@ def format_for(format: str | None, output: Path | None) -> str:  # noqa: A002 - 
 def render(rows: Sequence[Row], format: str, *, human: bool = False) -> str:  # noqa: A002 - named after the option
     """The rows as text of a format; `human` writes units for people where the format is read by people."""
     if format not in _RENDERERS:
-        hint = did_you_mean(format, _RENDERERS)
-        raise InputError(f"rows cannot be written as '{format}'{hint}; expected one of {', '.join(_RENDERERS)}")
+        hint = did_you_mean(format, _RENDERERS) or ";"
+        raise InputError(f"rows cannot be written as '{format}'{hint} expected one of {', '.join(_RENDERERS)}")
     return _RENDERERS[format](rows, human)
 
 
 def _known(name: str) -> str:
     if name not in FORMATS:
-        raise InputError(f"unknown format '{name}'{did_you_mean(name, FORMATS)}; expected one of {', '.join(FORMATS)}")
+        raise InputError(
+            f"unknown format '{name}'{did_you_mean(name, FORMATS) or ';'} expected one of {', '.join(FORMATS)}"
+        )
     return name
 
 

@@ -74,7 +74,8 @@ def _model(row: Row) -> str:
 
 
 def _place(row: Row) -> str:
-    gpu = f"on {row.get('gpus', 1)} x {printable(row['gpu'])}" if row.get("gpu") else ""
+    count = f"{row['gpus']} x " if "gpus" in row else ""  # told in the table where it varies
+    gpu = f"on {count}{printable(row['gpu'])}" if row.get("gpu") else ""
     budget = row.get("kv_budget_bytes")
     if "gpu_memory_bytes" not in row or row["gpu_memory_bytes"] is not None or budget is None:
         return gpu

@@ -8,8 +8,7 @@ from kvplan.errors import InputError
 from kvplan.specs import zoo
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.gpu_lookup import parse_gpu
-from kvplan.specs.model import ModelSpec, load_model_node
-from kvplan.specs.reader import read_file
+from kvplan.specs.model import ModelSpec, load_model_file
 
 _NOT_YET = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth")
 
@@ -24,12 +23,8 @@ def load_model(name: str | Path) -> ModelSpec:
     if text and Path(text).is_dir():
         raise InputError(f"'{text}' is a directory, which cannot be read yet; name a model or a YAML file of one")
     if isinstance(name, Path) or zoo.is_path(text):
-        return _load_file(Path(text))
-    return _load_file(zoo.find("models", text))
-
-
-def _load_file(path: Path) -> ModelSpec:
-    return load_model_node(read_file(path), str(path))
+        return load_model_file(Path(text))
+    return load_model_file(zoo.find("models", text))
 
 
 def load_gpu(name: str | Path) -> GpuSpec:

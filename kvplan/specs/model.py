@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvplan.errors import Problem, SpecError
+from kvplan.errors import InputError, Problem, SpecError
+from kvplan.kv_formats import kv_pair
 from kvplan.records import Record
+from kvplan.schemes import scheme
 from kvplan.specs.fields import (
     boolean,
     choice,
@@ -23,6 +25,7 @@ from kvplan.specs.fields import (
     text,
 )
 from kvplan.specs.layers import Layer, Rope
+from kvplan.specs.nodes import report
 from kvplan.specs.order import MAX_LAYERS
 from kvplan.specs.reader import read_file
 from kvplan.specs.stack import LayerPart, read_stack
@@ -118,4 +121,15 @@ def read_model(node: Node, problems: list[Problem]) -> ModelSpec | None:
     stack = read_stack(node, spec.hidden_size if spec else None, problems)
     if spec is None:
         return None
+    _check_formats(spec, node, problems)
     return replace(spec, layer=None, kinds=None, per_layer=None, stack=stack.layers, stack_kinds=stack.kinds)
+
+
+def _check_formats(spec: ModelSpec, node: Node, problems: list[Problem]) -> None:
+    """The names of formats, which only their own modules know."""
+    for name, value, read in (("weights", spec.weights, scheme), ("kv_dtype", spec.kv_dtype, kv_pair)):
+        try:
+            if value is not None:
+                read(value)  # type: ignore[operator]  # each takes what its own key holds
+        except InputError as error:
+            report(problems, node.key_lines.get(name), name, str(error).removeprefix("weights: "))

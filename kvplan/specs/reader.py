@@ -62,4 +62,4 @@ def load(cls: type[T], node: Node, source: str) -> T:
 
 
 def _file_problem(source: str, message: str) -> SpecError:
-    return SpecError(source, [Problem(None, "file", message)])
+    return SpecError(source, [Problem(None, "", message)])

@@ -23,8 +23,8 @@ def file_schema(kind: str) -> dict[str, Any]:
         from kvplan.specs.gpu import GpuSpec
 
         return json_schema(GpuSpec, "kvplan GPU")
-    hint = did_you_mean(kind, SCHEMA_KINDS)
-    raise InputError(f"unknown kind of file '{kind}'{hint}; expected one of {', '.join(SCHEMA_KINDS)}")
+    hint = did_you_mean(kind, SCHEMA_KINDS) or ";"
+    raise InputError(f"unknown kind of file '{kind}'{hint} expected one of {', '.join(SCHEMA_KINDS)}")
 
 
 def _model_schema() -> dict[str, Any]:

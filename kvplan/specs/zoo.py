@@ -92,7 +92,7 @@ def _not_found(kind: str, name: str) -> str:
     known, index = names(kind), aliases(kind)
     longer = _starting_with(name.lower(), known, index)
     if longer:
-        return f"'{shown(name)}' is not exact: {_some(longer)}"
+        return f"'{shown(name)}' is not exact; write one of {_some(longer)}"
     short = name[:60].lower()
     near = did_you_mean(short, known) or did_you_mean(short, index) or ";"
     return f"unknown {WORDS[kind]} '{shown(name)}'{near} see `kvplan {kind}`"

@@ -12,6 +12,9 @@ import sys
 import pytest
 
 from kvplan.cli.main import main
+from kvplan.planning.facts import model_catalog, model_summary
+from kvplan.specs import zoo
+from kvplan.specs.load import load_model
 
 BASE = ["estimate", "--model", "mistral-7b", "--gpu", "a100-80g"]
 
@@ -90,7 +93,7 @@ def test_a_refused_alternative_is_a_row_with_its_reason(capsys):
 MISTAKES = [
     ([*BASE[:2], "mistral-7bb", "-g", "t4"], "unknown model 'mistral-7bb'; did you mean 'mistral-7b'"),
     (["estimate", "-m", "mistral-7b", "-g", "b2000"], "unknown GPU 'b2000'"),
-    (["estimate", "-m", "mistral-7b", "-g", "h100"], "'h100' is not exact: h100-nvl, h100-pcie, h100-sxm"),
+    (["estimate", "-m", "mistral-7b", "-g", "h100"], "'h100' is not exact; write one of h100-nvl, h100-pcie, h100-sxm"),
     (["estimate", "-m", "mistral-7b"], "name a GPU with --gpu, or give the KV memory of one with --kv-budget"),
     (["estimate", "-g", "t4"], "Missing option '--model'"),
     ([*BASE, "--context", "0"], "--context: '0' is not a whole, positive number of tokens"),
@@ -136,7 +139,7 @@ def test_a_mistake_is_a_sentence(capsys, argv, message):
 @pytest.mark.parametrize(
     ("content", "messages"),
     [
-        (b"", ["the file is empty"]),
+        (b"", ["bad.yaml: the file is empty"]),
         (bytes(range(256)), ["not UTF-8 text"]),
         (b"a: &a [x]\nb: [*a, *a]\n", ["anchors and aliases are not allowed"]),
         (b"name: m\nhidden_size: 010\nvocab_size: 1:30\ntied: no\nname: n\nlayers: 2\n", [":2:", ":3:", ":4:", ":5:"]),
@@ -198,3 +201,10 @@ def test_other_commands_answer(capsys, argv):
     code, out, err = run(capsys, *argv)
     assert (code, err) == (0, "")
     assert out
+
+
+def test_the_catalog_of_models_says_what_their_files_say():
+    # to mend it: python -c "from kvplan.planning import facts; facts.write_model_catalog()"
+    assert list(model_catalog()) == zoo.names("models")
+    for name, summary in model_catalog().items():
+        assert summary == model_summary(load_model(name)), name

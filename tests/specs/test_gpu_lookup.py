@@ -39,14 +39,14 @@ def test_names_counts_and_slices(text: str, name: str, count: int | None) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("h100", "'h100' is not exact: h100-nvl, h100-pcie, h100-sxm"),
-        ("8xa100", "'a100' is not exact: a100-40g, a100-40g-pcie, a100-80g, a100-80g-pcie"),
-        ("gh200", "'gh200' is not exact: gh200-96g"),
-        ("NVIDIA GB", "'NVIDIA GB' is not exact: dgx-spark, gb200, gb300"),
+        ("h100", "'h100' is not exact; write one of h100-nvl, h100-pcie, h100-sxm"),
+        ("8xa100", "'a100' is not exact; write one of a100-40g, a100-40g-pcie, a100-80g, a100-80g-pcie"),
+        ("gh200", "'gh200' is not exact; write one of gh200-96g"),
+        ("NVIDIA GB", "'NVIDIA GB' is not exact; write one of dgx-spark, gb200, gb300"),
         (
             "apple",
             (
-                "'apple' is not exact: apple-m1, apple-m1-max, apple-m1-pro, apple-m1-ultra, apple-m2, apple-m2-max, "
+                "'apple' is not exact; write one of apple-m1, apple-m1-max, apple-m1-pro, apple-m1-ultra, apple-m2, apple-m2-max, "
                 "apple-m2-pro, apple-m2-ultra and 7 more"
             ),
         ),
@@ -96,7 +96,7 @@ def test_a_file_of_the_users_own(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(Exception, match=r"nowhere\.yaml: file: there is no such file"):
+    with pytest.raises(Exception, match=r"nowhere\.yaml: there is no such file"):
         parse_gpu("nowhere.yaml")
 
 

@@ -125,9 +125,9 @@ def test_reading_without_a_check_still_refuses_yaml_problems() -> None:
     [
         (b"\xff\xfe\x00", "m.yaml:1: file: not UTF-8 text; save the file as UTF-8, or name another"),
         (b"a: 1\nb: \xe9", "m.yaml:2: file: not UTF-8 text; save the file as UTF-8, or name another"),
-        (b"x" * (MAX_BYTES + 1), "m.yaml: file: larger than 1 MiB, which no spec is; is this the right file?"),
+        (b"x" * (MAX_BYTES + 1), "m.yaml: larger than 1 MiB, which no spec is; is this the right file?"),
         (b"\x7fELF\x02", "m.yaml:1: top level: control character U+007F; write the file as plain UTF-8 text"),
-        (b"", "m.yaml: top level: the file is empty"),
+        (b"", "m.yaml: the file is empty"),
     ],
 )
 def test_files_that_hold_something_else(data: bytes, message: str, tmp_path: Path, monkeypatch: Any) -> None:

@@ -89,6 +89,7 @@ KEYS = st.sampled_from([*SCHEMA["properties"], "unknown"])
 @given(st.dictionaries(KEYS.filter(lambda name: name != "rest"), VALUES, max_size=3), st.booleans())
 def test_the_reader_accepts_what_the_schema_accepts(changes: dict[str, object], complete: bool) -> None:
     document = {**({"name": "x", "part": GOOD_PART} if complete else {}), **changes}
+    document = json.loads(json.dumps(document))  # no object twice, which YAML would write as an alias
     if 2**53 + 1 in document.values():  # JSON Schema has no word for "a number, but exact if it is whole"
         document.pop("above", None)
     assert _is_read(yaml.safe_dump(document)) == VALIDATOR.is_valid(document)

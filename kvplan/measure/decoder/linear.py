@@ -28,5 +28,6 @@ class Linear(nn.Module):
 
     def pack(self, rows_hint: int) -> None:
         """Keep the weights only in oneDNN's order; the plain matrix is freed unless something else holds it."""
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), rows_hint)
-        self.weight = None
+        if self.weight is not None:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), rows_hint)
+            self.weight = None

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from kvplan.measure.decoder.numerics import Numerics
 from kvplan.measure.decoder.place import Place
+from kvplan.specs.layers import Attention
 
 
 class RMSNorm(nn.Module):
@@ -41,12 +42,12 @@ class LayerNorm(nn.Module):
 class QKNorm(nn.Module):
     """RMS norms of queries and keys: one of head width, over the full width, or one for each head."""
 
-    def __init__(self, kind: str, heads: int, kv_heads: int, width: int, numerics: Numerics, place: Place) -> None:
+    def __init__(self, a: Attention, numerics: Numerics, place: Place) -> None:
         super().__init__()
-        self.kind, self.heads, self.width, self.eps = kind, heads, width, numerics.norm_eps
-        self.offset = numerics.norm_offset
-        sizes = {"head": (1, 1), "full": (heads, kv_heads), "each": (heads, kv_heads)}[kind]
-        self.q_weight, self.k_weight = (place.empty(n * width) for n in sizes)
+        self.kind, self.heads, self.width = a.qk_norm, a.heads, a.head_dim
+        self.eps, self.offset = numerics.norm_eps, numerics.norm_offset
+        sizes = (1, 1) if a.qk_norm == "head" else (a.heads, a.kv_heads)
+        self.q_weight, self.k_weight = (place.empty(n * a.head_dim) for n in sizes)
 
     def forward(self, qk: Tensor) -> Tensor:
         """Queries and keys side by side, (B, T, H + K, D)."""

@@ -30,7 +30,7 @@ def pack_linears(decoder: Decoder, *, batch: int = 1, tied_head: bool = True) ->
     if refused:
         return Packing(refused=refused)
     linears = [m for m in decoder.modules() if isinstance(m, Linear) and m.packed is None]
-    shared = [m for m in linears if m.weight is decoder.embedding.weight]
+    shared = [m for m in linears if m.weight is decoder.embedding]
     chosen = [m for m in linears if tied_head or m not in shared]
     copied = sum(m.weight.nbytes for m in shared if m in chosen and m.weight is not None)
     for linear in chosen:

@@ -1,0 +1,103 @@
+"""The attention block: one fused projection, norms and rotary positions of queries and keys, a cache, and a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kvplan.measure.decoder.attend import DECODE_PATHS, causal, chunked, windowed
+from kvplan.measure.decoder.cache.base import Cache
+from kvplan.measure.decoder.linear import Linear
+from kvplan.measure.decoder.norms import QKNorm
+from kvplan.measure.decoder.numerics import Numerics
+from kvplan.measure.decoder.parallel import Group
+from kvplan.measure.decoder.place import Place
+from kvplan.measure.decoder.rope import rotate
+from kvplan.measure.decoder.slots import Rows, Slot, column_slots, row_slots, whole
+from kvplan.specs import layers as shape
+
+
+class Turn(NamedTuple):
+    """What a pass over the layers shares: cos and sin by table, and the cache (None: everything is recomputed)."""
+
+    tables: list[tuple[Tensor, Tensor]]
+    cache: Cache | None
+
+
+class Attention(nn.Module):
+    """MHA, GQA and MQA, full, windowed or in chunks."""
+
+    def __init__(self, a: shape.Attention, hidden: int, numerics: Numerics, place: Place, group: Group) -> None:
+        super().__init__()
+        self.shape, self.group = a, group
+        self.heads, self.kv_heads, self.head_dim, self.v_head_dim = a.heads, a.kv_heads, a.head_dim, a.v_head_dim
+        self.qk_width, self.v_width = (a.heads + a.kv_heads) * a.head_dim, a.kv_heads * a.v_head_dim
+        gate_width = a.heads * a.head_dim if a.output_gate else 0
+        # rows: queries, keys (next to each other, so that they are rotated together), values, gate
+        self.qkv = Linear(self.qk_width + self.v_width + gate_width, hidden, place, bias=a.qkv_bias)
+        self.qk_norm = QKNorm(a, numerics, place) if a.qk_norm else None
+        self.o = Linear(hidden, a.heads * a.v_head_dim, place, bias=a.out_bias)
+        self.layer_index = 0  # of the cache
+        self.table: int | None = None  # of the rotary tables; None: no positions
+        self.decode = DECODE_PATHS["grouped"]
+
+    def forward(self, x: Tensor, turn: Turn) -> Tensor:
+        """(B, T, M) to (B, T, M)."""
+        projected = self.qkv(x)
+        q, k, v = self.split(projected, turn)
+        out = self._decode(q, k, v, turn.cache) if turn.cache and x.shape[1] == 1 else self._prompt(q, k, v, turn.cache)
+        if self.shape.output_gate:
+            out = out * torch.sigmoid(projected[..., self.qk_width + self.v_width :])
+        return self.group.sum(self.o(out))
+
+    def split(self, projected: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, T, H, D) and keys (B, T, K, D) with their positions, values (B, T, K, V)."""
+        batch, tokens, _ = projected.shape
+        qk = projected[..., : self.qk_width].view(batch, tokens, -1, self.head_dim)  # (B, T, H + K, D)
+        v = projected[..., self.qk_width : self.qk_width + self.v_width].view(batch, tokens, -1, self.v_head_dim)
+        if self.qk_norm is not None:
+            qk = self.qk_norm(qk)
+        if self.table is not None:
+            qk = rotate(qk, *turn.tables[self.table])
+        return qk[:, :, : self.heads], qk[:, :, self.heads :], v
+
+    def _decode(self, q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
+        batch = q.shape[0]
+        keys, values, mask = cache.extend(self.layer_index, k, v)  # (B, K, S, D), (B, K, S, V)
+        grouped = q.reshape(batch, self.kv_heads, -1, self.head_dim)  # (B, K, G, D)
+        return self.decode(grouped, keys, values, mask).reshape(batch, 1, -1)
+
+    def _prompt(self, q: Tensor, k: Tensor, v: Tensor, cache: Cache | None) -> Tensor:
+        if cache is not None:
+            cache.store(self.layer_index, k, v)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (B, H or K, T, D or V)
+        if self.shape.window:
+            out = windowed(q, k, v, self.shape.window)
+        elif self.shape.chunk:
+            out = chunked(q, k, v, self.shape.chunk)
+        else:
+            out = causal(q, k, v)
+        return out.transpose(1, 2).flatten(2)  # (B, T, H V)
+
+    def slots(self, full: shape.Attention) -> Iterator[tuple[str, Slot]]:
+        """Where the whole model's tensors go; ranks beyond the key-value heads hold copies of them."""
+        a, rank, size = self.shape, self.group.rank, self.group.size
+        q_start, kv_start = rank * full.heads // size, rank * full.kv_heads // size
+        q = Rows("q_proj", a.heads * a.head_dim, q_start * a.head_dim, full.heads * a.head_dim)
+        k = Rows("k_proj", a.kv_heads * a.head_dim, kv_start * a.head_dim, full.kv_heads * a.head_dim)
+        v = Rows("v_proj", a.kv_heads * a.v_head_dim, kv_start * a.v_head_dim, full.kv_heads * a.v_head_dim)
+        gate = [q._replace(name="gate_proj", bias=False)] if a.output_gate else []
+        yield from row_slots(self.qkv, [q, k, v, *gate])
+        yield from column_slots(self.o, "o_proj", rank, full.heads * a.v_head_dim)
+        if self.qk_norm is None:
+            return
+        for name, weight, start, heads in (
+            ("q_norm", self.qk_norm.q_weight, q_start, full.heads),
+            ("k_norm", self.qk_norm.k_weight, kv_start, full.kv_heads),
+        ):
+            divided = a.qk_norm == "each"
+            slot = Slot(weight, (heads * a.head_dim,), 0, start * a.head_dim) if divided else whole(weight)
+            yield f"{name}.weight", slot

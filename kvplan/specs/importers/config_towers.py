@@ -1,0 +1,3 @@
+def extras(found, shape, model): 
+    found.text.value("mtp_layers")
+    return {}, []
