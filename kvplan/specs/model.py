@@ -127,9 +127,9 @@ def read_model(node: Node, problems: list[Problem]) -> ModelSpec | None:
 
 def _check_formats(spec: ModelSpec, node: Node, problems: list[Problem]) -> None:
     """The names of formats, which only their own modules know."""
-    for name, value, read in (("weights", spec.weights, scheme), ("kv_dtype", spec.kv_dtype, kv_pair)):
+    reads = {"weights": lambda: scheme(spec.weights), "kv_dtype": lambda: spec.kv_dtype and kv_pair(spec.kv_dtype)}
+    for name, read in reads.items():
         try:
-            if value is not None:
-                read(value)  # type: ignore[operator]  # each takes what its own key holds
+            read()
         except InputError as error:
             report(problems, node.key_lines.get(name), name, str(error).removeprefix("weights: "))
