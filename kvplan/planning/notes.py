@@ -52,8 +52,6 @@ def _model_notes(e: Estimate) -> list[str]:
         found.append(f"{s.model.name} is not verified against a published count: {s.model.unverified}")
     if s.extras is None and "mtp" in s.model.extras:
         found.append(f"{s.model.name} has prediction layers (mtp), not loaded unless asked for: --extras all")
-    if s.gpu and s.gpu.unified_memory:
-        found.append(f"{s.gpu.name} shares its memory with the CPU: take off what the system needs with --reserve")
     return found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from kvplan.engines import load_engine
-from kvplan.engines.base import Engine, EngineOptions
+from kvplan.engines.base import Defaults, Engine, EngineOptions
 from kvplan.errors import InputError
 from kvplan.kv_formats import KvPair, kv_pair
 from kvplan.records import Record
@@ -52,6 +53,7 @@ class Scenario(Record):
     draft_model: ModelSpec | None = None
     shared_prefix: int = 0
     extras: frozenset[str] | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
@@ -65,16 +67,20 @@ class Scenario(Record):
 
     @property
     def engine_options(self) -> EngineOptions:
-        """What the engine's rules look at."""
+        """What the engine's rules look at, its defaults where nothing was said."""
+        given = {name: getattr(self, name) for name in Defaults._fields}
+        defaults = self.engine.defaults(self.gpu)._asdict()
         return EngineOptions(
             kv=self.kv,
             state_dtype=self.model.state_dtype,
             max_model_len=self.max_model_len,
-            memory_fraction=self.memory_fraction,
-            max_seqs=self.max_seqs,
-            max_batched_tokens=self.max_batched_tokens,
-            block_size=self.block_size,
             eager=self.eager,
+            gpu=self.gpu,
+            tp=self.tp,
+            pp=self.pp,
+            extras=self.extras,
+            flags=self.flags,
+            **{name: defaults[name] if value is None else value for name, value in given.items()},
         )
 
 
@@ -100,9 +106,13 @@ def make_scenario(
     draft_model: str | Path | ModelSpec | None = None,
     shared_prefix: int | str | None = None,
     extras: str | None = None,
+    flags: Mapping[str, Any] | None = None,
     **numbers: Any,
 ) -> Scenario:
-    """Check options and load what they name; the names are the command line's. Raises InputError and SpecError."""
+    """Check options and load what they name; the names are the command line's. Raises InputError and SpecError.
+
+    `flags` are choices that only one engine knows, which its own command line has (see docs/vllm.md).
+    """
     spec = with_attention(model if isinstance(model, ModelSpec) else load_model(model), attention)
     chosen, count = _gpu(gpu, kv_budget)
     context_tokens = _tokens("context", context)
@@ -129,6 +139,7 @@ def make_scenario(
         draft_model=load_model(draft_model) if isinstance(draft_model, str | Path) else draft_model,
         shared_prefix=0 if shared_prefix is None else _tokens("shared_prefix", shared_prefix),
         extras=_extras(spec, extras),
+        flags=dict(flags or {}),
         **_checked_numbers(numbers),
     )
     _check_together(scenario)
@@ -238,5 +249,10 @@ def _check_together(s: Scenario) -> None:
         raise InputError(f"--ep {s.ep} must divide tp x dp, which is {s.tp * s.dp}")
     if s.ep > 1 and not any(layer.moe for layer in s.model.stack):
         raise InputError(f"--ep {s.ep}: {s.model.name} has no experts to share out; leave it out")
+    if s.gpu and s.gpu.unified_memory and s.memory_fraction is s.reserve is s.kv_budget is None:
+        raise InputError(
+            f"{s.gpu.name} shares its memory with the CPU, so say how much of it to use: "
+            "--memory-fraction 0.8, --reserve 16GiB or --kv-budget 60GiB"
+        )
     if s.max_loras and not s.lora_rank:
         raise InputError("--max-loras needs --lora-rank")

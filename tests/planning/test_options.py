@@ -128,6 +128,13 @@ def test_what_makes_no_sense_is_refused(options, message):
         estimate("mistral-7b", "a100-80g", **options)
 
 
+def test_shared_memory_needs_the_users_limit():
+    with pytest.raises(InputError, match="dgx-spark shares its memory with the CPU, so say how much of it to use"):
+        estimate("mistral-7b", "dgx-spark")
+    assert estimate("mistral-7b", "dgx-spark", memory_fraction=0.5).fits
+    assert estimate("mistral-7b", "dgx-spark", reserve="16GiB").fits
+
+
 def test_specs_can_be_given_instead_of_names():
     found = estimate(load_model("mistral-7b"), load_gpu("a100-80g"))
     assert found.to_dict() == estimate("mistral-7b", "a100-80g").to_dict()
