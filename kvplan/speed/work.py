@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kvplan.memory.parameters import distinct_layers, edge_tensors, widths_of
 from kvplan.memory.tensors import Tensor, layer_tensors
 from kvplan.sharding import Rank
-from kvplan.specs.layers import Layer
+from kvplan.specs.layers import Indexer, Layer
 from kvplan.speed.pairs import naive_pairs, prefill_pairs, token_pairs
 
 DELTA_OPERATIONS = 7  # for each state element: decay 1, what the key recalls 2, correction 2, read 2 (Yang et al. 2024)
@@ -95,14 +95,19 @@ def _attention(layer: Layer, passes: Passes) -> int:
     """Scores and weighted sums: 2 operations for each element of a head's key and value, and each pair."""
     operations = 0
     if a := layer.attention:
-        operations += 2 * a.heads * (a.head_dim + a.v_head_dim) * passes.pairs(a.window, a.chunk)
+        kept = a.indexer.topk if a.indexer else a.window
+        operations += 2 * a.heads * (a.head_dim + a.v_head_dim) * passes.pairs(kept, a.chunk)
+        operations += _indexing(a.indexer, passes)
     if m := layer.latent:
         key, value = (m.kv_rank + m.rope_dim, m.kv_rank) if passes.absorbed else (m.nope_dim + m.rope_dim, m.v_dim)
-        kept = m.indexer.topk if m.indexer else None
-        operations += 2 * m.heads * (key + value) * passes.pairs(kept, None)
-        if m.indexer:
-            operations += 2 * m.indexer.heads * m.indexer.dim * passes.pairs(None, None)
+        operations += 2 * m.heads * (key + value) * passes.pairs(m.indexer.topk if m.indexer else None, None)
+        operations += _indexing(m.indexer, passes)
     return operations
+
+
+def _indexing(indexer: Indexer | None, passes: Passes) -> int:
+    """Sparse attention scores every token with its small heads, then attends to the best."""
+    return 2 * indexer.heads * indexer.dim * passes.pairs(None, None) if indexer else 0
 
 
 def _state(layer: Layer, hidden: int) -> int:

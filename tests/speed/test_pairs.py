@@ -74,3 +74,9 @@ def test_generations_are_the_sums_of_their_steps():
         assert cached_generation(rank, 59).total == sum(steps)
         # prefill computes one head, as each naive step does
         assert naive_generation(rank, 59).total == sum(prefill_operations(rank, t).total for t in range(1, 60))
+
+
+def test_sparse_attention_scores_all_and_attends_to_the_best():
+    # deepseek-v3.2 at 8192: 61 layers x 2 x (128 heads x (576 + 512) x 2048 kept + 64 x 128 indexer x 8192)
+    found = decode_operations(shard(load_model("deepseek-v3.2"))[0], 8192)
+    assert found.attention == 61 * 2 * (128 * (576 + 512) * 2048 + 64 * 128 * 8192)
