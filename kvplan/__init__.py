@@ -6,16 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvplan.planning.estimate import Estimate, estimate
+    from kvplan.planning.grid import Grid, sweep
+    from kvplan.planning.solve import Solution, solve_context
+    from kvplan.planning.solve_gpus import solve_gpus
     from kvplan.specs.load import load_gpu, load_model
 
 __version__ = "0.1.0"
-__all__ = ["Estimate", "estimate", "load_gpu", "load_model"]
+__all__ = [
+    "Estimate",
+    "Grid",
+    "Solution",
+    "estimate",
+    "load_gpu",
+    "load_model",
+    "solve_context",
+    "solve_gpus",
+    "sweep",
+]
 
 _HOMES = {
     "Estimate": "kvplan.planning.estimate",
+    "Grid": "kvplan.planning.grid",
+    "Solution": "kvplan.planning.solve",
     "estimate": "kvplan.planning.estimate",
     "load_gpu": "kvplan.specs.load",
     "load_model": "kvplan.specs.load",
+    "solve_context": "kvplan.planning.solve",
+    "solve_gpus": "kvplan.planning.solve_gpus",
+    "sweep": "kvplan.planning.grid",
 }
 
 

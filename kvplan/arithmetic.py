@@ -25,60 +25,96 @@ class Charge(NamedTuple):
 
 def ceil_div(count: Number, size: Number) -> Number:
     """Whole pieces of `size` that hold `count`."""
-    return -(-count // size)
+    return (count + (size - 1)) // size
 
 
-def at_most(value: Number, limit: int | None) -> Number:
-    """min(value, limit) without branching on arrays; no limit leaves the value."""
+def select(condition: Number, yes: Number, no: Number) -> Number:
+    """`yes` where the condition holds, else `no`; one of them as it is where it decides for every row."""
+    if isinstance(condition, int):
+        return yes if condition else no
+    if not condition.any():
+        return no
+    if condition.all():
+        return yes
+    import numpy as np  # the condition is an array, so it is loaded already
+
+    return np.where(condition, yes, no)
+
+
+def at_most(value: Number, limit: Number | None) -> Number:
+    """min(value, limit) of ints and arrays; no limit leaves the value."""
     if limit is None:
         return value
-    return value - (value - limit) * (value > limit)
+    if isinstance(value, int) and isinstance(limit, int):
+        return min(value, limit)
+    import numpy as np  # one of the two is an array, so it is loaded already
+
+    return np.minimum(value, limit)
 
 
 def session_units(charges: Sequence[Charge], fixed: int, context: Number) -> Number:
     """Units that one session of `context` tokens takes: blocks of every group, and what does not depend on tokens."""
-    return sum((charge.units * _blocks(charge, context) for charge in charges), fixed + 0 * context)
+    parts = [charge.units * _blocks(charge, context) for charge in charges] or [0 * context]
+    units = sum(parts[1:], parts[0])
+    return units + fixed if fixed else units
 
 
 def _blocks(charge: Charge, context: Number) -> Number:
     held = at_most(context, charge.limit)
-    return (held if charge.block == 1 else ceil_div(held, charge.block)) + charge.extra
-
-
-def select(condition: Number, yes: Number, no: Number) -> Number:
-    """`yes` where the condition holds, else `no`, without branching on arrays."""
-    return no + (yes - no) * condition
+    held = held if charge.block == 1 else ceil_div(held, charge.block)
+    return held + charge.extra if charge.extra else held
 
 
 def last_token_units(charges: Sequence[Charge], context: Number) -> Number:
     """What the last token of the context added, without blocks: the units of every group that still grows."""
-    return sum(
-        (charge.units * (1 if charge.limit is None else context <= charge.limit) for charge in charges), 0 * context
-    )
+    growing = 0 * context + sum(charge.units for charge in charges if charge.limit is None)
+    for charge in charges:
+        if charge.limit is not None:
+            growing = growing + charge.units * (context <= charge.limit)
+    return growing
 
 
 def whole_sessions(pool_units: Number, units: Number) -> Number:
-    """Sessions of `units` each, at least 1, that fit in the pool; none when it is negative."""
-    return select(pool_units > 0, pool_units, 0) // units
+    """Sessions of `units` each, at least 1, that fit in a pool of at most MAX_UNITS; none when it is negative."""
+    return _quotient(select(pool_units > 0, pool_units, 0), units)
 
 
-def tokens_held(pool_units: Number, units: Number, context: Number) -> Number:
+def _quotient(part: Number, whole: Number) -> Number:
+    """floor(part / whole) of a part from 0 to 2^52, and a whole of at least 1.
+
+    A double rounds the quotient up to a whole number k only where k * whole comes near 2^53, which is more than part +
+    whole here, or k is 1 and they differ too much: so this is exact, and quicker than int64's own division.
+    """
+    if isinstance(part, int) and isinstance(whole, int):
+        return part // whole
+    return (part / whole).astype("int64")
+
+
+def tokens_held(pool_units: Number, units: Number, context: Number, sessions: Number | None = None) -> Number:
     """floor(pool * context / units): whole sessions first, then the part of one that the rest of the pool holds."""
-    sessions = whole_sessions(pool_units, units)
+    if sessions is None:
+        sessions = whole_sessions(pool_units, units)
     rest = select(pool_units > 0, pool_units, 0) - sessions * units
     return sessions * context + _scaled_part(rest, context, units)
 
 
 def _scaled_part(part: Number, context: Number, units: Number) -> Number:
     """floor(part * context / units) for part < units: long division by 8 bits at a time where int64 would overflow."""
-    if isinstance(part, int) or int(part.max(initial=0)) * int(context.max(initial=0)) < 2**63:
+    if isinstance(part, int) and isinstance(context, int):
         return part * context // units
+    largest = _largest(part) * _largest(context)
+    if largest < 2**63:
+        return _quotient(part * context, units) if largest < 2**52 else part * context // units
     held, rest = 0 * part, 0 * part
     for shift in (24, 16, 8, 0):  # contexts have up to 32 bits; 2^32 itself is the first digit 256
         rest = rest * 256 + part * (context >> shift if shift == 24 else context >> shift & 255)
         held = held * 256 + rest // units
         rest = rest % units
     return held
+
+
+def _largest(values: Number) -> int:
+    return values if isinstance(values, int) else int(values.max(initial=0))
 
 
 def pick(values: Sequence[Any], index: Number) -> Any:

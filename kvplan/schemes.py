@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from kvplan.errors import InputError, did_you_mean
 from kvplan.formats import FORMATS, Format
+from kvplan.scheme_keys import Key, parse_keys
 
 BLOCK_COMPONENTS = ("attention", "state", "mlp", "experts", "shared_experts")
 COMPONENTS = (*BLOCK_COMPONENTS, "embedding", "head", "router", "other")
@@ -23,6 +24,7 @@ class Matrix(NamedTuple):
     layers: int
     gqa: int
     experts: int
+    at: int = -1  # number of the layer in the model; -1 outside the layers
 
 
 class Scheme(NamedTuple):
@@ -45,28 +47,29 @@ class Scheme(NamedTuple):
         layers: int = 1,
         gqa: int = 1,
         experts: int = 0,
+        at: int = -1,
     ) -> Format:
         """The format that the scheme names for this matrix, whether or not its rows divide into blocks.
 
-        `layer` of `layers` counts the layers that own such a tensor; `gqa` is query heads for each KV head.
+        `layer` of `layers` counts those that own such a tensor, `at` all; `gqa` is query heads for each KV head.
         """
-        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts))
+        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts, at))
 
     def format_of(
         self,
         component: str,
         tensor: str,
-        rows: int,
+        rows: int,  # noqa: ARG002 - asked like matrix_bytes
         columns: int,
         *,
         layer: int = 0,
         layers: int = 1,
         gqa: int = 1,
         experts: int = 0,
+        at: int = -1,
     ) -> Format:
         """The format of this matrix; a ggml type gives way to another where rows do not divide into its blocks."""
-        wanted = self.intended(component, tensor, rows, columns, layer=layer, layers=layers, gqa=gqa, experts=experts)
-        return wanted.fallback(columns)
+        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts, at)).fallback(columns)
 
 
 # Hugging Face: linear layers inside the layers are quantised, embedding, head and routers are not. That is what
@@ -135,7 +138,11 @@ _ALIASES = {"f32": "fp32", "q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}
 
 
 def scheme(spec: str | Mapping[str, str]) -> Scheme:
-    """A named scheme, or one format for each component with `default` (a scheme) for those not listed; InputError."""
+    """A named scheme, or a mapping with `default` (a scheme) and formats for what departs from it; InputError.
+
+    A key is a component, one of its matrices, or either in some layers: `experts`, `attention.o_proj`, `mlp@0-2`,
+    `state.in_proj@4,11`. The narrowest key counts: layers before matrices before whole components.
+    """
     return _named(spec) if isinstance(spec, str) else _mapped(spec)
 
 
@@ -215,20 +222,16 @@ def _holds(where: str, matrix: Matrix) -> bool:
 
 
 def _mapped(spec: Mapping[str, str]) -> Scheme:
-    known = ("default", *COMPONENTS)
-    for component in spec:
-        if component not in known:
-            near = did_you_mean(component, known)
-            raise InputError(f"weights: unknown component '{component}'{near} (known: {', '.join(known)})")
-    if "default" not in spec:
-        raise InputError("weights: 'default' is missing; it names the scheme of the components that are not listed")
+    keys = parse_keys(spec, COMPONENTS)
     rest = _named(spec["default"])
-    chosen = {component: _block_format(component, name) for component, name in spec.items() if component != "default"}
+    chosen = {key: _block_format(text, spec[text]) for text, key in keys.items()}
     # most parameters are in the experts, else in the MLPs: their format is the one that people name
-    largest = chosen.get("experts") or chosen.get("mlp")
+    largest = chosen.get(Key("experts")) or chosen.get(Key("mlp"))
     nominal_bytes = largest.nominal_bits / 8 if largest else rest.nominal_bytes
-    name = f"{spec['default']} + " + ", ".join(f"{value} {part}" for part, value in spec.items() if part != "default")
-    return Scheme(name, nominal_bytes, rest.vector_format, partial(_listed, chosen, rest), rest.depends_on_depth)
+    name = f"{spec['default']} + " + ", ".join(f"{spec[text]} {text}" for text in keys)
+    deep = rest.depends_on_depth or any(key.layers is not None for key in chosen)
+    ordered = sorted(chosen.items(), key=lambda item: item[0].narrowness)
+    return Scheme(name, nominal_bytes, rest.vector_format, partial(_listed, ordered, rest), deep)
 
 
 def _block_format(component: str, name: str) -> Format:
@@ -241,5 +244,6 @@ def _block_format(component: str, name: str) -> Format:
     return found
 
 
-def _listed(chosen: Mapping[str, Format], rest: Scheme, matrix: Matrix) -> Format:
-    return chosen.get(matrix.component) or rest.choose(matrix)
+def _listed(chosen: list[tuple[Key, Format]], rest: Scheme, matrix: Matrix) -> Format:
+    found = (form for key, form in chosen if key.covers(matrix.component, matrix.tensor, matrix.at))
+    return next(found, None) or rest.choose(matrix)

@@ -33,6 +33,8 @@ SECTIONS = {
     "gpu": "kvplan.specs.gpu:GpuSpec",
     "interconnect": "kvplan.specs.gpu:Interconnect",
     "mig slice": "kvplan.specs.gpu:MigSlice",
+    "plan": "kvplan.specs.plan:Plan",
+    "deployment": "kvplan.specs.plan:Deployment",
 }
 
 

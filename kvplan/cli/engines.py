@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from kvplan.cli import completion
 from kvplan.cli import options as o
 from kvplan.cli.listing import show_list
 
 
 def command(
-    name: Annotated[str | None, typer.Argument(help="One engine.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One engine.", show_default=False, autocompletion=completion.engines)
+    ] = None,
     format: o.Format = None,  # noqa: A002 - the contract's name
     output: o.Output = None,
 ) -> int:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
 import typer
 
 from kvplan.cli import options as o
@@ -16,40 +17,16 @@ if TYPE_CHECKING:
     from kvplan.planning.estimate import Estimate
 
 
+@o.with_scenario
 def command(
-    model: o.Model,
-    gpu: o.Gpu = None,
-    context: o.Context = "4096",
-    sessions: o.Sessions = None,
-    weights: o.Weights = None,
-    kv_dtype: o.KvDtype = "auto",
-    attention: o.Attention = None,
-    tp: o.Tp = None,
-    pp: o.Pp = None,
-    dp: o.Dp = None,
-    ep: o.Ep = None,
-    engine: o.Engine = "generic",
-    engine_version: o.EngineVersion = None,
-    max_model_len: o.MaxModelLen = None,
-    memory_fraction: o.MemoryFraction = None,
-    max_seqs: o.MaxSeqs = None,
-    max_batched_tokens: o.MaxBatchedTokens = None,
-    block_size: o.BlockSize = None,
-    eager: o.Eager = False,
-    reserve: o.Reserve = None,
-    kv_budget: o.KvBudget = None,
-    lora_rank: o.LoraRank = None,
-    max_loras: o.MaxLoras = None,
-    draft_model: o.DraftModel = None,
-    shared_prefix: o.SharedPrefix = None,
-    extras: o.Extras = None,
+    given: dict[str, Any],
+    launch: o.Launch = None,  # noqa: ARG001 - its callback has made defaults of it
     strict: o.Strict = False,
     explain: bool = typer.Option(False, "--explain", help="Every figure with its formula and the values filled in."),
     format: o.Format = None,  # noqa: A002 - the contract's name
     output: o.Output = None,
 ) -> int:
     """How many conversations fit on a card, and what fills it. Exit 1 when nothing fits."""
-    given = {key: value for key, value in locals().items() if key not in ("strict", "explain", "format", "output")}
     return _run(given, strict=strict, explain=explain, format_name=format, output=output)
 
 
@@ -60,6 +37,7 @@ def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str
 
     form = format_for(format_name, output)
     lists, fixed = o.split_lists(given)
+    launch_notes = _with_launch(lists, fixed)
     with open_output(output) as out:
         found = estimates(lists, fixed)
         done = [each for each in found if not isinstance(each, Refused)]
@@ -70,10 +48,33 @@ def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str
             _show(found, rows, explain, out)
         else:
             out.write(render(rows, form))
+    for note in launch_notes:
+        print(f"note: --launch: {note}", file=sys.stderr)
     if form != "table" or len(found) > 1:
         for note in dict.fromkeys(note for each in done for note in each.notes):
             print(f"note: {note}", file=sys.stderr)
     return 0 if any(each.fits for each in done) else 1
+
+
+def _with_launch(lists: dict[str, Any], fixed: dict[str, Any]) -> list[str]:
+    """Put what --launch says and no option can into the options; notes about it."""
+    context = click.get_current_context(silent=True)
+    found = context.meta.get(o.LAUNCHED) if context else None
+    if found is None:
+        return []
+    notes = list(found.notes)
+    if fixed.get("engine") == "vllm":
+        fixed["flags"] = dict(found.flags)
+    if fixed.get("model") == found.options["model"]:
+        fixed["model"] = found.model
+    if found.automatic_length and not lists:
+        from kvplan.evidence.launched import fitting_length
+
+        length = fitting_length(fixed)
+        if length:
+            fixed.update(max_model_len=length, context=min(fixed["context"], length))
+            notes.append(f"--max-model-len auto comes to {length}")
+    return notes
 
 
 def _row(each: Estimate | Refused, explain: bool) -> dict[str, Any]:

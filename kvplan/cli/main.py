@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -18,11 +19,21 @@ from kvplan.errors import KvplanError
 # name of the command -> module in kvplan.cli (each has a function `command`)
 COMMANDS = {
     "estimate": "estimate",
+    "sweep": "sweep",
+    "solve": "solve",
+    "verify": "verify",
+    "import": "import_",
+    "diff": "diff",
     "models": "models",
     "gpus": "gpus",
     "engines": "engines",
+    "measure": "measure",
     "schema": "schema",
+    "check": "check",
+    "init": "init",
 }
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what only writing meets
 
 
 class LazyGroup(TyperGroup):
@@ -82,10 +93,21 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
-        return 0
+    except OSError as error:
+        return _unwritten(error)
     return result if isinstance(result, int) else 0
+
+
+def _unwritten(error: OSError) -> int:
+    """The reader left, which is no error, or the disk is full."""
+    left = isinstance(error, BrokenPipeError)
+    if not left and error.errno not in DISK_TROUBLE:
+        raise error
+    try:
+        sys.stdout.flush()
+    except OSError:  # what still waits goes nowhere, or Python would try again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0 if left else _fail(f"the result could not be written: {error.strerror}", 2)
 
 
 def _usage(error: click.UsageError) -> int:

@@ -6,13 +6,17 @@ from typing import Annotated
 
 import typer
 
+from kvplan.cli import completion
 from kvplan.cli import options as o
 from kvplan.cli.listing import show_list, show_one
 
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(help="A model, or part of a name to search for.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A model, or part of a name to search for.", show_default=False, autocompletion=completion.models
+        ),
     ] = None,
     format: o.Format = None,  # noqa: A002 - the contract's name
     output: o.Output = None,

@@ -6,14 +6,17 @@ from typing import Annotated
 
 import typer
 
+from kvplan.cli import completion
 from kvplan.cli import options as o
 
 
 def command(
-    kind: Annotated[str, typer.Argument(help="model or gpu.", show_default=False)],
+    kind: Annotated[
+        str, typer.Argument(help="model, gpu or plan.", show_default=False, autocompletion=completion.schema_kinds)
+    ],
     output: o.Output = None,
 ) -> int:
-    """Print the JSON Schema of model or GPU files, for editors and checks."""
+    """Print the JSON Schema of model, GPU or plan files, for editors and checks."""
     import json
 
     from kvplan.report.output import open_output

@@ -10,9 +10,11 @@ from kvplan.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from kvplan.engines.base import Engine
 
-_ENGINES = {"generic": "Generic", "textbook": "Textbook"}
+_ENGINES = {"generic": "Generic", "textbook": "Textbook", "vllm": "Vllm"}
+_VERSIONED = ("vllm",)
+SEQS_IN_BUDGET = frozenset(("vllm",))  # where max_seqs changes what is left for the cache
 ENGINE_NAMES = tuple(_ENGINES)
-_PLANNED = ("vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers")
+_PLANNED = ("sglang", "tensorrt-llm", "llama.cpp", "transformers")
 
 
 def load_engine(name: str, version: str | None = None) -> Engine:
@@ -22,7 +24,8 @@ def load_engine(name: str, version: str | None = None) -> Engine:
     if name not in _ENGINES:
         hint = did_you_mean(name, ENGINE_NAMES) or ";"
         raise InputError(f"unknown engine '{name}'{hint} known engines: {', '.join(ENGINE_NAMES)}")
-    engine: Engine = getattr(import_module(f"kvplan.engines.{name}"), _ENGINES[name])()
-    if version is not None:
+    made = getattr(import_module(f"kvplan.engines.{name}"), _ENGINES[name])
+    engine: Engine = made(version) if name in _VERSIONED else made()
+    if name not in _VERSIONED and version is not None:
         raise InputError(f"engine '{name}' has no versions; leave --engine-version out")
     return engine

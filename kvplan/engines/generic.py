@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor
+from typing import Any
 
 from kvplan.arithmetic import Charge, at_most, ceil_div
-from kvplan.engines.base import Budget, CachePlan, EngineOptions
+from kvplan.engines.base import Budget, CachePlan, Defaults, EngineOptions, Held
 from kvplan.memory.cache_groups import CONV_BYTES, STATE_BYTES, CacheGroup, state_bytes, token_bytes, token_formula
-from kvplan.schemes import Scheme
 from kvplan.sharding import Rank
 from kvplan.specs.gpu import GpuSpec
+from kvplan.specs.model import ModelSpec
 from kvplan.units import Line
 
 SOURCE = "generic: no engine's rule"
@@ -23,42 +25,77 @@ class Generic:
     memory_fraction: float = 0.90  # what serving engines took by default up to 2026
     unused: tuple[str, ...] = ("max_batched_tokens", "eager")
 
+    def defaults(self, gpu: GpuSpec | None) -> Defaults:  # noqa: ARG002 - the protocol's
+        """The fraction; nothing else is limited."""
+        return Defaults(self.memory_fraction)
+
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
         """What the runtime offers a process, else what the driver reports, else the name."""
         return gpu.memory_bytes()
 
-    def weights(self, rank: Rank, scheme: Scheme, shapes: list[Line]) -> list[Line]:  # noqa: ARG002 - the protocol's
+    def weights(self, held: Held, options: EngineOptions) -> list[Line]:  # noqa: ARG002 - the protocol's
         """Every tensor as stored."""
-        return shapes
+        return held.weights
 
     def parameters(self, rank: Rank, from_shapes: int) -> int:  # noqa: ARG002 - the protocol's
         """As the shapes give them."""
         return from_shapes
 
-    def budget(self, memory_bytes: int, weights: list[Line], overhead: list[Line], options: EngineOptions) -> Budget:
+    def budget(self, memory_bytes: int, held: Held, options: EngineOptions) -> Budget:
         """Requested = floor(memory * fraction); the cache gets what weights and overhead leave of it."""
-        fraction = self.memory_fraction if options.memory_fraction is None else options.memory_fraction
-        requested = floor(memory_bytes * fraction)
+        requested = floor(memory_bytes * options.memory_fraction)
         terms: dict[str, int | float] = {
             "gpu_memory_bytes": memory_bytes,
-            "memory_fraction": fraction,
-            "weights_bytes": sum(line.bytes for line in weights),
-            "overhead_bytes": sum(line.bytes for line in overhead),
+            "memory_fraction": options.memory_fraction,
+            "weights_bytes": sum(line.bytes for line in held.weights),
+            "overhead_bytes": sum(line.bytes for line in held.overhead),
         }
         left = requested - int(terms["weights_bytes"]) - int(terms["overhead_bytes"])
         formula = "floor(gpu_memory_bytes * memory_fraction) - weights_bytes - overhead_bytes"
         kv = Line("kv_budget", left, formula, terms, SOURCE)
         share = {key: terms[key] for key in ("gpu_memory_bytes", "memory_fraction")}
         formula = "gpu_memory_bytes - floor(gpu_memory_bytes * memory_fraction)"
-        return Budget(overhead, kv, Line("unrequested", memory_bytes - requested, formula, share, SOURCE))
+        return Budget(held.overhead, kv, Line("unrequested", memory_bytes - requested, formula, share, SOURCE))
 
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """Live bytes, or whole blocks where a block size is given; a unit is one byte."""
         return [byte_plan(groups, options, options.block_size or 1) for groups in stages]
 
-    def session_lines(self, groups: list[CacheGroup], options: EngineOptions, context: int) -> list[Line]:
-        """Tokens held times bytes of a token, or the state, for each group."""
-        return [_state_line(g, options) if g.kind == "state" else _token_line(g, options, context) for g in groups]
+    def session_lines(
+        self,
+        plan: CachePlan,  # noqa: ARG002 - the protocol's
+        own: list[CacheGroup],
+        draft: list[CacheGroup],
+        options: EngineOptions,
+        context: int,
+    ) -> list[Line]:
+        """Tokens held times bytes of a token, or the state, for each group; those of a draft model last."""
+        drafted = group_lines(draft, options, context)
+        renamed = [line._replace(name=line.name.replace("session/", "session/draft_")) for line in drafted]
+        return group_lines(own, options, context) + renamed
+
+    def detail(
+        self,
+        plans: Sequence[CachePlan],  # noqa: ARG002 - the protocol's
+        kv_budgets: Sequence[int],  # noqa: ARG002
+        options: EngineOptions,  # noqa: ARG002
+        context: int,  # noqa: ARG002
+    ) -> dict[str, Any]:
+        """Nothing of its own."""
+        return {}
+
+    def checked(self, model: ModelSpec, options: EngineOptions) -> bool:  # noqa: ARG002 - the protocol's
+        """Exact by definition."""
+        return True
+
+    def notes(self, model: ModelSpec, options: EngineOptions) -> list[str]:  # noqa: ARG002 - the protocol's
+        """Nothing to add."""
+        return []
+
+
+def group_lines(groups: list[CacheGroup], options: EngineOptions, context: int) -> list[Line]:
+    """Tokens held times bytes of a token, or the state, for each group."""
+    return [_state_line(g, options) if g.kind == "state" else _token_line(g, options, context) for g in groups]
 
 
 def byte_plan(groups: list[CacheGroup], options: EngineOptions, block: int) -> CachePlan:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from kvplan.engines.base import EngineOptions, Held
 from kvplan.engines.generic import Generic
 from kvplan.errors import InputError
-from kvplan.schemes import Scheme
 from kvplan.sharding import Rank
 from kvplan.specs.gpu import GpuSpec
 from kvplan.units import Line
@@ -23,8 +23,9 @@ class Textbook(Generic):
         """The number on the box, in decimal gigabytes."""
         return gpu.nominal_memory_bytes, "nominal"
 
-    def weights(self, rank: Rank, scheme: Scheme, shapes: list[Line]) -> list[Line]:  # noqa: ARG002 - the protocol's
+    def weights(self, held: Held, options: EngineOptions) -> list[Line]:  # noqa: ARG002 - the protocol's
         """Nominal parameters times nominal bytes, divided evenly."""
+        rank, scheme = held.rank, held.scheme
         gpus = rank.tp * rank.stages
         terms: dict[str, int | float] = {
             "nominal_parameters": self.parameters(rank, 0),

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from kvplan.errors import InputError, MissingPackageError
 from kvplan.measure.decoder.decoder import Decoder
-from kvplan.measure.decoder.numerics import Numerics
 from kvplan.measure.decoder.hub_config import checked_type, disagreements, numerics_from, read_json
+from kvplan.measure.decoder.numerics import Numerics
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 LISTED = 20  # problems shown of one checkpoint

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
 from kvplan.memory.parameters import distinct_layers, edge_tensors, widths_of
 from kvplan.memory.tensors import Tensor, Widths, layer_tensors, stored_tensors
 from kvplan.schemes import Scheme
-from kvplan.sharding import Rank
+from kvplan.schemes import scheme as scheme_of
+from kvplan.sharding import Rank, shard
 from kvplan.specs.layers import Layer
 from kvplan.specs.model import ModelSpec
 from kvplan.units import Line
@@ -43,7 +45,32 @@ def stored(rank: Rank, scheme: Scheme) -> list[StoredTensor]:
     for tensor, owner, repeats in _placed(rank, scheme.depends_on_depth):
         entry = _stored(tensor, scheme, owner)
         counts[entry] = counts.get(entry, 0) + repeats * tensor.copies
-    return [entry._replace(times=count) for entry, count in counts.items()]
+    found = [entry._replace(times=count) for entry, count in counts.items()]
+    return found + _as_in_file(rank, scheme, found)
+
+
+def _as_in_file(rank: Rank, scheme: Scheme, found: list[StoredTensor]) -> list[StoredTensor]:
+    """What a checkpoint has beside or instead of what its own scheme gives, in each component; shared out by size."""
+    model = rank.model
+    if not model.stored_bytes or scheme.name != scheme_of(model.weights).name:
+        return []
+    here, whole = _component_bytes(found), _component_bytes(found)
+    if rank.tp * rank.stages > 1 or len(rank.layers) < len(model.stack):
+        whole = _component_bytes(stored(shard(replace(model, stored_bytes={}))[0], scheme))
+    made = []
+    for component, given in model.stored_bytes.items():
+        share = here.get(component, 0) if component in whole else int(rank.holds_embedding)
+        difference = -((whole.get(component, 0) - given) * share // (whole.get(component, 0) or 1))  # rounded up
+        if difference:
+            made.append(StoredTensor(component, "as_in_file", 1, difference, 1, "file", difference, str(difference)))
+    return made
+
+
+def _component_bytes(found: list[StoredTensor]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for entry in found:
+        sums[entry.component] = sums.get(entry.component, 0) + entry.bytes
+    return sums
 
 
 class _Owner(NamedTuple):
@@ -53,6 +80,7 @@ class _Owner(NamedTuple):
     layers: int = 1
     gqa: int = 1
     experts: int = 0
+    at: int = -1  # number among all layers; -1 outside them
 
 
 def _placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, _Owner, int]]:
@@ -89,7 +117,7 @@ def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], _Owner]:
         for name in dict.fromkeys(tensor.name for tensor in stored_tensors(layer, widths)):
             indices.setdefault(name, []).append(index)
     return {
-        (name, index): _Owner(place, len(where), _gqa(model.stack[index]), _experts(model.stack[index]))
+        (name, index): _Owner(place, len(where), _gqa(model.stack[index]), _experts(model.stack[index]), index)
         for name, where in indices.items()
         for place, index in enumerate(where)
     }

@@ -24,7 +24,8 @@ def advice(e: Estimate) -> list[str]:
         return []
     s = e.scenario
     if e.limited_by == "max_seqs":
-        return [f"--max-seqs {s.max_seqs} is below the {s.sessions} conversations asked for, memory is not; raise it"]
+        limit = s.engine_options.max_seqs
+        return [f"--max-seqs {limit} is below the {s.sessions} conversations asked for, memory is not; raise it"]
     found = [f"{human_bytes(e.shortfall_bytes)} are missing on each GPU for {_asked(s)}"]
     if s.sessions and e.max_sessions:
         found.append(f"as it is, {e.max_sessions:,} fit")

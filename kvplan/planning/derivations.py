@@ -35,8 +35,8 @@ def counts(e: Estimate) -> list[Count]:
     pool: dict[str, int | float] = {"kv_budget_bytes": e.kv_budget_bytes, "prefix_bytes": e.prefix_bytes}
     terms = {**pool, "kv_bytes_per_session": e.kv_bytes_per_session, "dp": s.dp}
     fit = "max(0, (kv_budget_bytes - prefix_bytes) // kv_bytes_per_session)"
-    if s.max_seqs is not None:
-        terms["max_seqs"] = s.max_seqs
+    if (max_seqs := s.engine_options.max_seqs) is not None:
+        terms["max_seqs"] = max_seqs
         fit = f"min(max_seqs, {fit})"
     sessions = Count("max_sessions", e.max_sessions, "sessions", f"dp * {fit}", terms, "whole sessions only")
     return [_per_token(e), per_session, sessions] if e.kv_bytes_per_session else [_per_token(e), per_session]

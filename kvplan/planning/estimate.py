@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ class Estimate(Record):
     stages: tuple[Stage, ...]
     budgets: tuple[Budget | None, ...]  # of each stage; None where the KV memory was given
     figures: Figures
+    kv_low: Figures | None = None  # where budgets have a band: with the least and the most for the cache
+    kv_high: Figures | None = None
 
     @property
     def stage(self) -> Stage:
@@ -106,15 +109,14 @@ class Estimate(Record):
     def session_lines(self) -> list[Line]:
         """The bytes of one session, group by group."""
         s, stage = self.scenario, self.stage
-        own = s.engine.session_lines(stage.groups, s.engine_options, s.own_tokens)
-        draft = s.engine.session_lines(stage.draft_groups, s.engine_options, s.own_tokens)
-        return own + [line._replace(name=line.name.replace("session/", "session/draft_")) for line in draft]
+        return s.engine.session_lines(stage.plan, stage.groups, stage.draft_groups, s.engine_options, s.own_tokens)
 
     @property
     def ledger(self) -> list[Line]:
         """Lines of the GPU's memory, then those of one session."""
         whole = [self.budget.kv, self.budget.unrequested] if self.budget else []
-        return [*self.stage.weights, *self.stage.overhead, *whole, *self.session_lines]
+        overhead = self.budget.overhead if self.budget else self.stage.overhead
+        return [*self.stage.weights, *overhead, *whole, *self.session_lines]
 
     @property
     def notes(self) -> list[str]:
@@ -145,8 +147,19 @@ def estimate_scenario(scenario: Scenario) -> Estimate:
     budgets = tuple(budget_of(scenario, stage) for stage in stages)
     given = checked_bytes(scenario.kv_budget or 0)
     kv_budgets = [checked_bytes(budget.kv.bytes) if budget else given for budget in budgets]
-    found = figures(stages, kv_budgets, numbers(scenario))
-    return Estimate(scenario=scenario, stages=stages, budgets=budgets, figures=found)
+    asked = numbers(scenario)
+    low, high = (figures(stages, ends, asked) if ends else None for ends in kv_ends(budgets))
+    found = figures(stages, kv_budgets, asked)
+    return Estimate(scenario=scenario, stages=stages, budgets=budgets, figures=found, kv_low=low, kv_high=high)
+
+
+def kv_ends(budgets: Sequence[Budget | None]) -> tuple[list[int] | None, list[int] | None]:
+    """The least and the most that each stage may have for its cache; None where that is exact or given."""
+    known = [budget.kv for budget in budgets if budget]
+    if not known or all(line.low is None for line in known):
+        return None, None
+    lows = [checked_bytes(line.bytes if line.low is None else line.low) for line in known]
+    return lows, [checked_bytes(line.bytes if line.high is None else line.high) for line in known]
 
 
 def numbers(scenario: Scenario) -> Numbers:
@@ -154,7 +167,7 @@ def numbers(scenario: Scenario) -> Numbers:
     return Numbers(
         own_tokens=scenario.own_tokens,
         sessions=scenario.sessions or 1,
-        max_seqs=scenario.max_seqs,
+        max_seqs=scenario.engine_options.max_seqs,
         shared_prefix=scenario.shared_prefix,
         dp=scenario.dp,
         kv_given=scenario.kv_budget is not None,

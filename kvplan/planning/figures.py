@@ -64,48 +64,77 @@ class _OfStage(NamedTuple):
     kv_bytes_per_session: Number
     kv_bytes_per_session_logical: Number
     prefix_bytes: Number
-    fixed_bytes: Number
+    fixed_bytes: Number  # of a session, whatever its length
     sessions: Number
     tokens: Number  # beside the prefix
 
 
-def figures(stages: Sequence[Stage], kv_budgets: Sequence[Number], asked: Numbers) -> Figures:
-    """The figures of stages whose GPUs have these budgets."""
-    found = _of_stage(stages[0], kv_budgets[0], asked)
-    deciding = 0 * found.sessions
+def figures(
+    stages: Sequence[Stage], kv_budgets: Sequence[Number], asked: Numbers, longest: Number | None = None
+) -> Figures:
+    """The figures of stages whose GPUs have these budgets; `longest` where their longest conversation is known."""
+    if longest is None:
+        longest = longest_alone(stages, kv_budgets, asked.shared_prefix)
+    taken: dict[CachePlan, Number] = {}  # units of a session by plan: stages often have the same
+    found, deciding = _of_stage(stages[0], kv_budgets[0], asked, taken), 0
     for index, (stage, budget) in enumerate(zip(stages[1:], kv_budgets[1:], strict=True), 1):
-        other = _of_stage(stage, budget, asked)
+        other = _of_stage(stage, budget, asked, taken)
         fewer = other.sessions < found.sessions
         tighter = (other.sessions == found.sessions) & (other.kv_budget_bytes < found.kv_budget_bytes)
         takes = fewer | tighter
         deciding = select(takes, index, deciding)
-        found = _OfStage(*(select(takes, new, old) for new, old in zip(other, found, strict=True)))
-    return _of_deployment(found, deciding, _longest(stages, kv_budgets, asked), asked)
+        found = _OfStage(
+            *(old if new is old else select(takes, new, old) for new, old in zip(other, found, strict=True))
+        )
+    return _of_deployment(found, deciding, longest, asked)
 
 
-def _of_stage(stage: Stage, kv_budget_bytes: Number, asked: Numbers) -> _OfStage:
+def _of_stage(stage: Stage, kv_budget_bytes: Number, asked: Numbers, taken: dict[CachePlan, Number]) -> _OfStage:
     plan, live, unit_bytes = stage.plan, stage.live, stage.plan.unit_bytes
-    units = session_units(plan.charges, plan.fixed, asked.own_tokens)
-    live_bytes = units if plan == live else session_units(live.charges, live.fixed, asked.own_tokens)
+    for each in (plan, live):
+        if each not in taken:
+            taken[each] = session_units(each.charges, each.fixed, asked.own_tokens)
+    units, live_bytes = taken[plan], taken[live]
     prefix = session_units(plan.charges, plan.fixed, asked.shared_prefix) if asked.shared_prefix else 0
     pool = kv_budget_bytes // unit_bytes - prefix
+    sessions, tokens = _capacity(plan, pool, units, asked.own_tokens)
     return _OfStage(
         kv_budget_bytes=kv_budget_bytes,
-        kv_bytes_per_token=last_token_units(live.charges, asked.own_tokens),
-        kv_bytes_per_session=units * unit_bytes,
+        kv_bytes_per_token=_last_token_bytes(live, asked.own_tokens),
+        kv_bytes_per_session=units if unit_bytes == 1 else units * unit_bytes,
         kv_bytes_per_session_logical=live_bytes,
         prefix_bytes=prefix * unit_bytes,
         fixed_bytes=plan.fixed * unit_bytes,
-        sessions=whole_sessions(pool, units),
-        tokens=tokens_held(pool, units, asked.own_tokens),
+        sessions=sessions,
+        tokens=tokens,
     )
 
 
-def _longest(stages: Sequence[Stage], kv_budgets: Sequence[Number], asked: Numbers) -> Number:
+def _capacity(plan: CachePlan, pool: Number, units: Number, tokens: Number) -> tuple[Number, Number]:
+    """Whole sessions and tokens that the pool holds.
+
+    Where a session is nothing but tokens of one size the pool holds the same tokens at every length:
+    floor(pool * tokens / (unit * tokens)) = floor(pool / unit), and floor(that / tokens) are the sessions.
+    """
+    if plan.fixed or any(charge.limit or charge.block > 1 or charge.extra for charge in plan.charges):
+        sessions = whole_sessions(pool, units)
+        return sessions, tokens_held(pool, units, tokens, sessions)
+    held = whole_sessions(pool, sum(charge.units for charge in plan.charges))
+    return whole_sessions(held, tokens), held
+
+
+def _last_token_bytes(live: CachePlan, own_tokens: Number) -> Number:
+    """One number for all rows where no group of layers has a window."""
+    if any(charge.limit for charge in live.charges):
+        return last_token_units(live.charges, own_tokens)
+    return sum(charge.units for charge in live.charges)
+
+
+def longest_alone(stages: Sequence[Stage], kv_budgets: Sequence[Number], shared_prefix: int) -> Number:
     """The longest conversation that the memory of every stage holds alone."""
     found: Number = NO_LIMIT
     for stage, budget in zip(stages, kv_budgets, strict=True):
-        length = for_each_value(partial(_alone, stage.plan, asked.shared_prefix), budget)
+        length = for_each_value(partial(_alone, stage.plan, shared_prefix), budget)
         shorter = (length != NO_LIMIT) & ((found == NO_LIMIT) | (length < found))
         found = select(shorter, length, found)
     return found
@@ -118,10 +147,11 @@ def _alone(plan: CachePlan, shared_prefix: int, kv_budget_bytes: int) -> int:
 
 
 def _of_deployment(found: _OfStage, deciding: Number, longest: Number, asked: Numbers) -> Figures:
-    per_replica = found.sessions
-    if asked.max_seqs is not None:
-        per_replica = select(asked.max_seqs < per_replica, asked.max_seqs, per_replica)
-    sessions = per_replica * asked.dp
+    sessions, tokens = at_most(found.sessions, asked.max_seqs), found.tokens
+    if asked.shared_prefix:
+        tokens = tokens + asked.shared_prefix * (found.sessions > 0)
+    if asked.dp > 1:
+        sessions, tokens = sessions * asked.dp, tokens * asked.dp
     return Figures(
         stage=deciding,
         kv_budget_bytes=found.kv_budget_bytes,
@@ -131,7 +161,7 @@ def _of_deployment(found: _OfStage, deciding: Number, longest: Number, asked: Nu
         prefix_bytes=found.prefix_bytes,
         fixed_bytes=found.fixed_bytes,
         sessions_by_memory=found.sessions,
-        kv_tokens=(found.tokens + asked.shared_prefix * (found.sessions > 0)) * asked.dp,
+        kv_tokens=tokens,
         max_sessions=sessions,
         max_context_tokens=longest,
         fits=sessions >= asked.sessions,

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import pairwise, product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.arithmetic import NO_LIMIT
+from kvplan.engines import SEQS_IN_BUDGET
 from kvplan.engines.base import Budget
 from kvplan.errors import InputError
-from kvplan.planning.axes import given_inputs, parse_axis
-from kvplan.planning.estimate import checked_bytes
-from kvplan.planning.figures import Numbers, figures
-from kvplan.planning.row import Labels, constants, results
+from kvplan.planning.axes import parse_axis
+from kvplan.planning.estimate import checked_bytes, kv_ends
+from kvplan.planning.figures import Numbers, figures, longest_alone
+from kvplan.planning.grid_columns import column_types, refused_inputs, told_apart
+from kvplan.planning.grid_numbers import NUMBERS, Asked, NumberAxes
+from kvplan.planning.row import Labels, band, constants, results
 from kvplan.planning.scenario import Scenario, check_lengths, make_scenario
 from kvplan.planning.structure import Stage, budget_of, stages_of
+from kvplan.specs.gpu_lookup import GpuChoice, parse_gpu
+from kvplan.specs.load import load_model
+from kvplan.specs.model import ModelSpec
 from kvplan.units import MAX_TOKENS
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 # Options in the order in which a grid runs through them: the last changes fastest. Structure first, numbers last.
 STRUCTURE = (
     "model", "gpu", "engine", "engine_version", "weights", "kv_dtype", "attention", "extras", "tp", "pp", "dp", "ep",
     "max_model_len", "max_batched_tokens", "block_size", "eager", "lora_rank", "max_loras", "draft_model",
-    "shared_prefix", "reserve",
+    "shared_prefix", "reserve", "flags",
 )  # fmt: skip
 BUDGET = ("memory_fraction", "kv_budget")
-NUMBERS = ("max_seqs", "sessions", "context")
 OPTIONS = STRUCTURE + BUDGET + NUMBERS
 
-CHUNK_ROWS = 16_384  # arrays of this length stay in the cache: twice as fast as a million at once
+CHUNK_ROWS = 16_384  # arrays of this length stay in the cache
 MAX_STRUCTURES = 100_000
-DEFAULT_CONTEXT = 4096
+MAX_ROWS = 10_000_000_000  # hours of work
 
 
 class Chunk(NamedTuple):
@@ -64,12 +68,27 @@ class Grid:
         self.axes = {name: _axis(name, options[name]) for name in OPTIONS if options.get(name) is not None}
         if "model" not in self.axes:
             raise InputError("a grid needs a model")
-        structures = self._count(STRUCTURE + BUDGET)
+        self._structure = STRUCTURE + BUDGET + (("max_seqs",) if _seqs_in_budget(self.axes) else ())
+        structures = self._count(self._structure)
         if structures > MAX_STRUCTURES:
             raise InputError(f"{structures:,} combinations of models, GPUs and so on are more than {MAX_STRUCTURES:,}")
+        numbers = {name: values for name, values in self.axes.items() if name not in self._structure}
+        self._numbers = NumberAxes(numbers)
+        if (rows := self._count(OPTIONS)) > MAX_ROWS:
+            raise InputError(f"{rows:,} rows are more than {MAX_ROWS:,}; shorten the lists and ranges")
 
     def __len__(self) -> int:
+        return self.size
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
         return self._count(OPTIONS)
+
+    @property
+    def columns(self) -> dict[str, type]:
+        """Every column in order, with the type of its values."""
+        return column_types(self.axes)
 
     def _count(self, names: Sequence[str]) -> int:
         total = 1
@@ -79,14 +98,18 @@ class Grid:
 
     def chunks(self, rows: int = CHUNK_ROWS) -> Iterator[Chunk]:
         """The rows in order, at most `rows` at a time."""
-        names = [name for name in (*STRUCTURE, *BUDGET) if name in self.axes]
-        numbers = _NumberAxes(*(self.axes.get(name) for name in NUMBERS))
+        names = [name for name in self._structure if name in self.axes]
+        load, choose = cache(load_model), cache(parse_gpu)  # a file is read once for all its combinations
         for values in product(*(self.axes[name] for name in names)):
             options = dict(zip(names, values, strict=True))
-            found = _combination(options)
-            for start in range(0, numbers.length, rows):
-                for asked in _split(options, numbers.slice(start, min(start + rows, numbers.length))):
-                    yield _chunk(options, found, asked)
+            found = _combination(options, load, choose)
+            if isinstance(found, InputError) and self._count(names) == 1:
+                raise found
+            told = told_apart(self.axes, options)
+            shortest, longest = (options.get("shared_prefix") or 0) + 1, options.get("max_model_len") or MAX_TOKENS
+            for asked, good in self._numbers.blocks(rows, shortest, longest):
+                columns = _figured(options, found, asked, good)
+                yield Chunk(asked.rows, {**columns, **told} if told else columns)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict a row, in plain Python values."""
@@ -98,58 +121,12 @@ class Grid:
         """The whole grid as a pandas frame; raises MissingPackageError without pandas."""
         from kvplan.planning.frame import frame
 
-        return frame(self.chunks())
+        return frame(self.chunks(), self.columns)
 
 
 def sweep(model: Any, gpu: Any = None, **options: Any) -> Grid:
     """The grid of every combination: options are single values, lists, or texts such as "2k:128k:x2"."""
     return Grid({"model": model, "gpu": gpu, **options})
-
-
-class _Asked(NamedTuple):
-    """The numbers of a chunk's rows."""
-
-    max_seqs: np.ndarray | None
-    sessions: np.ndarray | None
-    context: np.ndarray
-
-    def part(self, start: int, stop: int) -> _Asked:
-        """Some of the rows."""
-        max_seqs, sessions = (None if part is None else part[start:stop] for part in self[:2])
-        return _Asked(max_seqs, sessions, self.context[start:stop])
-
-
-class _NumberAxes:
-    """The product of the three numeric axes, cut into slices without ever being whole."""
-
-    def __init__(self, max_seqs: Any, sessions: Any, context: Any) -> None:
-        self.given = max_seqs is not None, sessions is not None
-        self.axes = (max_seqs or (0,), sessions or (1,), context or (DEFAULT_CONTEXT,))
-        self.length = len(self.axes[0]) * len(self.axes[1]) * len(self.axes[2])
-
-    @cached_property
-    def _arrays(self) -> list[np.ndarray]:
-        import numpy as np
-
-        return [
-            np.arange(axis.start, axis.stop, axis.step) if isinstance(axis, range) else np.array(axis, dtype=np.int64)
-            for axis in self.axes
-        ]
-
-    def slice(self, start: int, stop: int) -> _Asked:
-        """The numbers of rows start to stop."""
-        import numpy as np
-
-        max_seqs, sessions, context = self._arrays
-        if not any(self.given):
-            return _Asked(None, None, context[start:stop])
-        outer, inner = np.divmod(np.arange(start, stop), len(context))
-        first, second = np.divmod(outer, len(sessions))
-        return _Asked(
-            max_seqs[first] if self.given[0] else None,
-            sessions[second] if self.given[1] else None,
-            context[inner],
-        )
 
 
 class _Combination(NamedTuple):
@@ -159,66 +136,88 @@ class _Combination(NamedTuple):
     stages: tuple[Stage, ...]
     budgets: list[Budget | None]
     kv_budgets: list[int]
+    longest: int  # conversation
     constants: dict[str, Any]
 
 
-def _combination(options: Mapping[str, Any]) -> _Combination | InputError:
+def _combination(
+    options: Mapping[str, Any], load: Callable[[Any], ModelSpec], choose: Callable[[str], GpuChoice]
+) -> _Combination | InputError:
     """With a context that contradicts nothing (each row's own is checked with its numbers); an error is a result."""
     context = max(options.get("max_model_len") or 0, (options.get("shared_prefix") or 0) + 1)
+    model, gpu = options["model"], options.get("gpu")
     try:
-        scenario = make_scenario(**{**options, "context": context})
+        if not isinstance(model, ModelSpec):
+            model = load(model)
+        if isinstance(gpu, str) and choose(gpu).count is None:
+            gpu = choose(gpu).gpu
+        scenario = make_scenario(**{**options, "model": model, "gpu": gpu, "context": context})
         stages = stages_of(scenario)
         budgets = [budget_of(scenario, stage) for stage in stages]
         kv_budgets = [checked_bytes(b.kv.bytes if b else scenario.kv_budget or 0) for b in budgets]
     except InputError as error:
         return error
-    return _Combination(scenario, stages, budgets, kv_budgets, constants(scenario, stages))
+    longest = longest_alone(stages, kv_budgets, scenario.shared_prefix)
+    return _Combination(scenario, stages, budgets, kv_budgets, longest, constants(scenario, stages))
 
 
-def _split(options: Mapping[str, Any], asked: _Asked) -> list[_Asked]:
-    """Runs of rows whose context goes with the length and the prefix that were given; each other row alone."""
-    import numpy as np
-
-    fits = (asked.context <= (options.get("max_model_len") or MAX_TOKENS)) & (
-        asked.context > (options.get("shared_prefix") or 0)
-    )
-    if fits.all():
-        return [asked]
-    cuts = [0, *(np.flatnonzero(~(fits[1:] & fits[:-1])) + 1).tolist(), len(fits)]  # each refused row alone
-    return [asked.part(start, stop) for start, stop in pairwise(cuts)]
-
-
-def _chunk(options: Mapping[str, Any], found: _Combination | InputError, asked: _Asked) -> Chunk:
-    rows, given = len(asked.context), _given(asked)
-    try:
-        if isinstance(found, InputError):
-            raise found
-        check_lengths(int(asked.context[0]), found.scenario.shared_prefix, options.get("max_model_len"))
-    except InputError as error:
-        return Chunk(rows, {**given_inputs(options), **given, "fits": False, "error": str(error)})
+def _figured(options: Mapping[str, Any], found: _Combination | InputError, asked: Asked, good: bool) -> dict[str, Any]:
+    """The columns of a block of rows: figures, or what was asked and why it cannot be."""
+    given = _given(asked)
+    if options.get("max_model_len") is None:
+        given["max_model_len"] = given["context_tokens"]
+    if isinstance(found, InputError) or not good:
+        reason = str(found) if isinstance(found, InputError) else _refusals(options, asked)
+        return {**refused_inputs(options), **given, "fits": False, "error": reason}
     scenario = found.scenario
     numbers = Numbers(
         own_tokens=asked.context - scenario.shared_prefix if scenario.shared_prefix else asked.context,
         sessions=1 if asked.sessions is None else asked.sessions,
-        max_seqs=asked.max_seqs,
+        max_seqs=scenario.engine_options.max_seqs if asked.max_seqs is None else asked.max_seqs,
         shared_prefix=scenario.shared_prefix,
         dp=scenario.dp,
         kv_given=scenario.kv_budget is not None,
     )
-    figured = results(found.stages, found.budgets, figures(found.stages, found.kv_budgets, numbers))
-    if options.get("max_model_len") is None:
-        given["max_model_len"] = asked.context
-    return Chunk(rows, {**found.constants, **figured, **given, "error": None})
+    of_rows = figures(found.stages, found.kv_budgets, numbers, found.longest)
+    figured = results(found.stages, found.budgets, of_rows)
+    low, high = (figures(found.stages, ends, numbers) if ends else None for ends in kv_ends(found.budgets))
+    if low and high:
+        figured |= band(found.budgets, of_rows, low, high)
+    columns = {name: _column(asked, value) for name, value in figured.items()}
+    return {**found.constants, **columns, **given, "error": None}
 
 
-def _given(asked: _Asked) -> dict[str, Any]:
+def _column(asked: Asked, value: Any) -> Any:
+    if isinstance(value, Labels):
+        return Labels(asked.column(value.codes), value.texts)
+    return asked.column(value)
+
+
+def _given(asked: Asked) -> dict[str, Any]:
     """The numbers that were asked, under the keys of a row."""
-    found: dict[str, Any] = {"context_tokens": asked.context}
-    if asked.max_seqs is not None:
-        found["max_seqs"] = asked.max_seqs
-    if asked.sessions is not None:
-        found["sessions"] = asked.sessions
-    return found
+    found = {"context_tokens": asked.context, "max_seqs": asked.max_seqs, "sessions": asked.sessions}
+    return {name: asked.column(value) for name, value in found.items() if value is not None}
+
+
+def _refusals(options: Mapping[str, Any], asked: Asked) -> Labels:
+    """Why each context does not go with the length or the prefix that was given."""
+    import numpy as np  # the contexts are an array, so it is loaded already
+
+    contexts, codes = np.unique(asked.context, return_inverse=True)
+    return Labels(codes, tuple(_refusal(options, int(context)) for context in contexts))
+
+
+def _refusal(options: Mapping[str, Any], context: int) -> str:
+    try:
+        check_lengths(context, options.get("shared_prefix") or 0, options.get("max_model_len"))
+    except InputError as error:
+        return str(error)
+    raise AssertionError("a context that goes with the others was refused")
+
+
+def _seqs_in_budget(axes: Mapping[str, Sequence[Any]]) -> bool:
+    """Whether max_seqs changes what is left for the cache, so that it belongs to the structure."""
+    return "max_seqs" in axes and not SEQS_IN_BUDGET.isdisjoint(axes.get("engine", ()))
 
 
 def _axis(name: str, value: Any) -> Sequence[Any]:

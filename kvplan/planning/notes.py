@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 def notes(e: Estimate) -> list[str]:
     """Everything worth saying, the most consequential first."""
-    return [*context_notes(e), *_fallback_notes(e), *_unused_notes(e), *_model_notes(e), *_prefix_notes(e)]
+    return [
+        *context_notes(e),
+        *_start_notes(e),
+        *_fallback_notes(e),
+        *_unused_notes(e),
+        *_model_notes(e),
+        *_prefix_notes(e),
+    ]
 
 
 def context_notes(e: Estimate) -> list[str]:
@@ -28,6 +35,17 @@ def context_notes(e: Estimate) -> list[str]:
         return [f"context {asked} is above {s.model.name}'s maximum of {limit}, which no rope scaling can extend"]
     scaling = f"rope scaling by a factor of {asked / trained:g} from {trained}"
     return [f"context {asked} is above {s.model.name}'s maximum of {limit}: it needs {scaling}"]
+
+
+def _start_notes(e: Estimate) -> list[str]:
+    """An engine that checks one request of its whole length before it starts, and would refuse."""
+    from kvplan.planning.row import detail
+
+    s = e.scenario
+    if detail(e).get("starts", True):
+        return []
+    asked = f"{s.engine.name} refuses to start with a max_model_len of {s.max_model_len}"
+    return [f"{asked}: its pool does not hold one request of that length; lower --max-model-len"]
 
 
 def _fallback_notes(e: Estimate) -> list[str]:
@@ -47,7 +65,8 @@ def _unused_notes(e: Estimate) -> list[str]:
 
 
 def _model_notes(e: Estimate) -> list[str]:
-    s, found = e.scenario, []
+    s = e.scenario
+    found = s.engine.notes(s.model, s.engine_options)
     if s.model.unverified:
         found.append(f"{s.model.name} is not verified against a published count: {s.model.unverified}")
     if s.extras is None and "mtp" in s.model.extras:

@@ -43,7 +43,28 @@ def row(e: Estimate) -> dict[str, Any]:
     found = columns(e.scenario, e.stages, e.budgets, e.figures)
     if found["max_context_tokens"] == NO_LIMIT:
         found["max_context_tokens"] = None
-    return {**found, "engine_detail": {}, "ledger": [line.to_dict() for line in e.ledger]}
+    if e.kv_low and e.kv_high:
+        found |= band(e.budgets, e.figures, e.kv_low, e.kv_high)
+    return {**found, "engine_detail": detail(e), "ledger": [line.to_dict() for line in e.ledger]}
+
+
+def detail(e: Estimate) -> dict[str, Any]:
+    """The engine's own figures of this scenario."""
+    s, given = e.scenario, e.scenario.kv_budget or 0
+    kv_budgets = [budget.kv.bytes if budget else given for budget in e.budgets]
+    return s.engine.detail([stage.plan for stage in e.stages], kv_budgets, s.engine_options, s.own_tokens)
+
+
+def band(budgets: Sequence[Budget | None], f: Figures, low: Figures, high: Figures) -> dict[str, Any]:
+    """How low and how high the figures may be; overhead is that of the deciding GPU."""
+    overhead = [budget.overhead for budget in budgets if budget]
+    least = [sum(ln.bytes if ln.low is None else ln.low for ln in lines) for lines in overhead]
+    most = [sum(ln.bytes if ln.high is None else ln.high for ln in lines) for lines in overhead]
+    found = {"overhead_bytes_low": pick(least, f.stage), "overhead_bytes_high": pick(most, f.stage)}
+    for end, figures in (("low", low), ("high", high)):
+        for name in BANDED[1:]:
+            found[f"{name}_{end}"] = getattr(figures, name)
+    return found
 
 
 def columns(s: Scenario, stages: Sequence[Stage], budgets: Sequence[Budget | None], f: Figures) -> dict[str, Any]:
@@ -67,14 +88,14 @@ def inputs(s: Scenario) -> dict[str, Any]:
     """What was asked, under the keys of a row."""
     given = s.kv_budget is not None or s.gpu is None
     memory, source = (None, None) if given or s.gpu is None else s.engine.memory_bytes(s.gpu)
-    fraction = s.engine.memory_fraction if s.memory_fraction is None else s.memory_fraction
+    options = s.engine_options
     return {
         "model": s.model.name,
         "gpu": s.gpu.name if s.gpu else None,
         "gpus": s.gpus,
         "engine": s.engine.name,
         "engine_version": s.engine.version,
-        "checked": s.model.unverified is None,
+        "checked": s.model.unverified is None and s.engine.checked(s.model, options),
         "context_tokens": s.context,
         "max_model_len": s.max_model_len,
         "weight_scheme": s.weights.name,
@@ -83,10 +104,10 @@ def inputs(s: Scenario) -> dict[str, Any]:
         "tensor_parallel": s.tp,
         "pipeline_parallel": s.pp,
         "data_parallel": s.dp,
-        "memory_fraction": None if given else fraction,
-        "max_seqs": s.max_seqs,
-        "max_batched_tokens": s.max_batched_tokens,
-        "block_size": s.block_size,
+        "memory_fraction": None if given else options.memory_fraction,
+        "max_seqs": options.max_seqs,
+        "max_batched_tokens": options.max_batched_tokens,
+        "block_size": options.block_size,
         "gpu_memory_bytes": memory,
         "gpu_memory_source": source,
     }
@@ -98,12 +119,16 @@ def kv_heads(s: Scenario) -> int | None:
     return heads.pop() if len(heads) == 1 and not any(layer.latent for layer in s.model.stack) else None
 
 
+def _overhead(stage: Stage, budget: Budget | None) -> int:
+    return sum(line.bytes for line in budget.overhead) if budget else stage.overhead_bytes
+
+
 def results(stages: Sequence[Stage], budgets: Sequence[Budget | None], f: Figures) -> dict[str, Any]:
     """What depends on numbers: of the GPU that admits the fewest sessions, and of the deployment."""
     unrequested = [budget.unrequested.bytes for budget in budgets if budget]
     return {
         "weights_bytes": pick([stage.weights_bytes for stage in stages], f.stage),
-        "overhead_bytes": pick([stage.overhead_bytes for stage in stages], f.stage),
+        "overhead_bytes": pick([_overhead(*each) for each in zip(stages, budgets, strict=True)], f.stage),
         "kv_budget_bytes": f.kv_budget_bytes,
         "unrequested_bytes": pick(unrequested, f.stage) if unrequested else None,
         "kv_bytes_per_token": f.kv_bytes_per_token,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kvplan.engines.base import Budget, CachePlan
+from kvplan.engines.base import Budget, CachePlan, Held
 from kvplan.engines.generic import byte_plan
 from kvplan.errors import InputError
 from kvplan.memory.cache_groups import CacheGroup, cache_groups
@@ -24,7 +24,7 @@ class Stage(NamedTuple):
     draft_groups: list[CacheGroup]  # of the draft model, on the last stage
     tensors: list[StoredTensor]
     weights: list[Line]
-    overhead: list[Line]
+    overhead: list[Line]  # what the user set aside; the engine's own is in the budget
     plan: CachePlan  # what the engine charges a session
     live: CachePlan  # the bytes in use, without blocks
 
@@ -62,7 +62,8 @@ def budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
     if scenario.kv_budget is not None or scenario.gpu is None:
         return None
     memory, _ = scenario.engine.memory_bytes(scenario.gpu)
-    return scenario.engine.budget(memory, stage.weights, stage.overhead, scenario.engine_options)
+    held = Held(stage.rank, scenario.weights, stage.tensors, stage.weights, stage.overhead)
+    return scenario.engine.budget(memory, held, scenario.engine_options)
 
 
 def _stage(
@@ -74,9 +75,11 @@ def _stage(
 ) -> Stage:
     tensors = stored(rank, scenario.weights)
     shapes = weight_lines(tensors) + extra_lines(rank, scenario.extras)
-    weights = scenario.engine.weights(rank, scenario.weights, shapes)
-    live = byte_plan(groups[0] + groups[1], scenario.engine_options, block=1)
-    return Stage(rank, *groups, tensors, weights, _overhead(scenario, rank, draft), plan, live)
+    options = scenario.engine_options
+    held = Held(rank, scenario.weights, tensors, shapes, _overhead(scenario, rank, draft))
+    weights = scenario.engine.weights(held, options)
+    live = byte_plan(groups[0] + groups[1], options, block=1)
+    return Stage(rank, *groups, tensors, weights, held.overhead, plan, live)
 
 
 def _overhead(scenario: Scenario, rank: Rank, draft: Rank | None) -> list[Line]:

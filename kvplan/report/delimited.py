@@ -20,19 +20,25 @@ def csv_text(rows: Sequence[Row]) -> str:
     names = columns(cells)
     if not cells:
         return ""
-    return _line(names) + "".join(_line([row.get(name) for name in names]) for row in cells)
+    return line(names) + "".join(line([row.get(name) for name in names]) for row in cells)
 
 
-def _line(values: Sequence[Any]) -> str:
+def line(values: Sequence[Any]) -> str:
+    """One row of cells."""
     # A line of nothing but one empty cell would be an empty line, which readers skip.
-    return (",".join(map(_cell, values)) or '""') + "\n"
+    return (",".join(map(cell, values)) or '""') + "\n"
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """One cell; only text is defused, so that negative numbers stay numbers."""
     text = raw(value)
     if isinstance(value, str) and text.startswith(_FORMULA_STARTS):
         text = f"'{text}"
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """The text as a cell, in quotes where it needs them."""
     if _QUOTED.isdisjoint(text):
         return text
     return '"' + text.replace('"', '""') + '"'

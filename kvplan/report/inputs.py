@@ -29,6 +29,14 @@ INPUTS = {
     "max_seqs": "max seqs",
     "max_batched_tokens": "batched tokens",
     "block_size": "block",
+    "sessions": "asked",
+    "reserve_bytes": "reserve",
+    "lora_rank": "LoRA rank",
+    "max_loras": "LoRAs",
+    "draft_model": "draft",
+    "shared_prefix_tokens": "prefix",
+    "extras": "extras",
+    "eager": "eager",
 }
 
 

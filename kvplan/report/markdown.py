@@ -46,10 +46,10 @@ def markdown_text(rows: Sequence[Row], *, human: bool = False) -> str:
     if not cells:
         return ""
     if len(cells) == 1:
-        return _table(["key", "value"], [[key, _value(key, value, human)] for key, value in cells[0].items()], {1})
+        return table(["key", "value"], [[key, value_text(key, value, human)] for key, value in cells[0].items()], {1})
     names = _telling(cells)
     numbers = {i for i, name in enumerate(names) if any(_is_number(row.get(name)) for row in cells)}
-    return _table(names, [[_value(name, row.get(name), human) for name in names] for row in cells], numbers)
+    return table(names, [[value_text(name, row.get(name), human) for name in names] for row in cells], numbers)
 
 
 def _telling(cells: list[dict[str, Any]]) -> list[str]:
@@ -74,17 +74,19 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _value(key: str, value: Any, human: bool) -> str:
+def value_text(key: str, value: Any, human: bool) -> str:
+    """A value in base units or as people read it."""
     return human_value(key, value) if human and not isinstance(value, str) else raw(value)
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]], right: set[int]) -> str:
+def table(head: Sequence[str], lines: Sequence[Sequence[str]], right: set[int]) -> str:
+    """A table of texts, those of the columns in `right` set to the right."""
     rule = ["---:" if index in right else "---" for index in range(len(head))]
-    escaped = [[_escape(cell) for cell in line] for line in (head, *lines)]
+    escaped = [[escape(cell) for cell in line] for line in (head, *lines)]
     return "".join(f"| {' | '.join(line)} |\n" for line in (escaped[0], rule, *escaped[1:]))
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Text that stays in its cell and means only itself; names_like_this need no escape."""
     if re.fullmatch(r"[A-Za-z0-9_]+", text):
         return text

@@ -25,7 +25,8 @@ def with_attention(model: ModelSpec, attention: str | None) -> ModelSpec:
         raise InputError(f"--attention: {model.name} has no attention layers")
     kv_heads = 1 if attention == "mqa" else int(found[1]) if found else None
     changed = {id(layer): _with_kv_heads(model.name, layer, kv_heads) for layer in model.stack}
-    return replace(model, stack=tuple(changed[id(layer)] for layer in model.stack))
+    # what a file has for the heads it has is no figure for others
+    return replace(model, stored_bytes={}, stack=tuple(changed[id(layer)] for layer in model.stack))
 
 
 def _with_kv_heads(name: str, layer: Layer, kv_heads: int | None) -> Layer:

@@ -49,6 +49,8 @@ _SYNTAX: Final = (
     ("nesting depth", f"nested more than {MAX_DEPTH} deep"),
     ("mapping values are not allowed", "a ': ' where no key can be; check the indentation, or quote the value"),
     ("cannot start any token", "a value cannot start with this character; quote it"),
+    ("comment or", "a value cannot start with > or |; quote it, as in '>= 100'"),
+    ("chomping or indentation", "a value cannot start with > or |; quote it, as in '>= 100'"),
     ("found unexpected end of stream", "a quote is opened and never closed"),
     ("could not find expected ':'", "a line that is not 'key: value'"),
     ("node content", "a value or a key is missing here"),

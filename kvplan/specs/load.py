@@ -6,25 +6,27 @@ from pathlib import Path
 
 from kvplan.errors import InputError
 from kvplan.specs import zoo
+from kvplan.specs.checkpoints import load_checkpoint
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.gpu_lookup import parse_gpu
 from kvplan.specs.model import ModelSpec, load_model_file
 
-_NOT_YET = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth")
+_CHECKPOINTS = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 def load_model(name: str | Path) -> ModelSpec:
-    """The model of a zoo name, an alias, a hub id or a YAML file; raises InputError or SpecError."""
+    """The model of a zoo name, an alias, a hub id, a YAML file, or a checkpoint; raises InputError or SpecError.
+
+    A checkpoint is a folder, a config.json, safetensors, a GGUF file, or `hf:ORG/NAME` on the hub.
+    """
     text = str(name)
-    if text.lower().endswith(_NOT_YET):
-        raise InputError(
-            f"'{text}' cannot be read yet; write a model file in YAML (`kvplan schema model` describes it)"
-        )
-    if text and Path(text).is_dir():
-        raise InputError(f"'{text}' is a directory, which cannot be read yet; name a model or a YAML file of one")
+    if text.startswith("hf:") or text.lower().endswith(_CHECKPOINTS) or (text and Path(text).is_dir()):
+        from kvplan.specs.importers.checkpoint import import_model  # not needed for the zoo
+
+        return import_model(text)
     if isinstance(name, Path) or zoo.is_path(text):
         return load_model_file(Path(text))
-    return load_model_file(zoo.find("models", text))
+    return load_checkpoint(text, load_model_file) or load_model_file(zoo.find("models", text))
 
 
 def load_gpu(name: str | Path) -> GpuSpec:

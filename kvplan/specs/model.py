@@ -66,6 +66,9 @@ class ModelSpec(Record):
     weights: str | dict[str, str] = key(
         either(text(), mapping_of(text())), "scheme of the checkpoint, or a format for each component", default="bf16"
     )
+    stored_bytes: dict[str, int] = key(
+        mapping_of(integer(0)), "bytes of components where the file has others than the scheme gives", default=dict
+    )
     kv_dtype: str | None = key(text(), "format of the cache if the checkpoint asks for one", default=None)
     state_dtype: str | None = key(choice("fp32", "bf16", "fp16"), "format of recurrent state", default=None)
     tied: bool = key(boolean(), "the head is the embedding", default=False)

@@ -7,7 +7,7 @@ from typing import Any
 from kvplan.errors import InputError, did_you_mean
 from kvplan.specs.fields import section
 
-SCHEMA_KINDS = ("model", "gpu")
+SCHEMA_KINDS = ("model", "gpu", "plan")
 
 
 def json_schema(cls: type, title: str) -> dict[str, Any]:
@@ -23,6 +23,10 @@ def file_schema(kind: str) -> dict[str, Any]:
         from kvplan.specs.gpu import GpuSpec
 
         return json_schema(GpuSpec, "kvplan GPU")
+    if kind == "plan":
+        from kvplan.specs.plan import Plan
+
+        return json_schema(Plan, "kvplan plan")
     hint = did_you_mean(kind, SCHEMA_KINDS) or ";"
     raise InputError(f"unknown kind of file '{kind}'{hint} expected one of {', '.join(SCHEMA_KINDS)}")
 

@@ -107,7 +107,7 @@ MISTAKES = [
     ([*BASE, "--kv-dtype", "q9_0"], "unknown KV format 'q9_0'"),
     ([*BASE, "--attention", "gqa:5"], "mistral-7b has 32 query heads, so N can be 1, 2, 4, 8, 16, 32"),
     ([*BASE, "--attention", "gqa"], "expected mha, mqa or gqa:N"),
-    ([*BASE, "--engine", "vllm"], "engine 'vllm' is not modelled yet"),
+    ([*BASE, "--engine", "sglang"], "engine 'sglang' is not modelled yet"),
     ([*BASE, "--tp", "3"], "tp can be 1, 2, 4, 8, 16, 32"),
     ([*BASE, "--tp", "x"], "--tp: expected a whole number of at least 1, got 'x'"),
     ([*BASE, "--tp", "1,"], "there is an empty value between the commas"),

@@ -21,10 +21,13 @@ def grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tens
 
 def explicit(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """The same as two matrix products with a softmax between."""
-    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5  # (B, K, G, S)
-    if mask is not None:
-        scores = scores + mask
-    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype) @ v
+    weighed = scores(q, k) if mask is None else scores(q, k) + mask
+    return torch.softmax(weighed, dim=-1, dtype=torch.float32).to(v.dtype) @ v
+
+
+def scores(q: Tensor, k: Tensor) -> Tensor:
+    """Q K^T / sqrt(D): of variance 1 where the elements of Q and K are. (..., G, D) by (..., S, D) to (..., G, S)."""
+    return q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
 
 
 DECODE_PATHS: dict[str, Callable[..., Tensor]] = {"grouped": grouped, "explicit": explicit}

@@ -34,10 +34,10 @@ class Attention(nn.Module):
         super().__init__()
         self.shape, self.group = a, group
         self.heads, self.kv_heads, self.head_dim, self.v_head_dim = a.heads, a.kv_heads, a.head_dim, a.v_head_dim
-        self.qk_width, self.v_width = (a.heads + a.kv_heads) * a.head_dim, a.kv_heads * a.v_head_dim
         gate_width = a.heads * a.head_dim if a.output_gate else 0
-        # rows: queries, keys (next to each other, so that they are rotated together), values, gate
-        self.qkv = Linear(self.qk_width + self.v_width + gate_width, hidden, place, bias=a.qkv_bias)
+        # rows: queries and keys (next to each other, so that they are rotated together), values, gate
+        self.widths = ((a.heads + a.kv_heads) * a.head_dim, a.kv_heads * a.v_head_dim, gate_width)
+        self.qkv = Linear(sum(self.widths), hidden, place, bias=a.qkv_bias)
         self.qk_norm = QKNorm(a, numerics, place) if a.qk_norm else None
         self.o = Linear(hidden, a.heads * a.v_head_dim, place, bias=a.out_bias)
         self.layer_index = 0  # of the cache
@@ -46,23 +46,24 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, turn: Turn) -> Tensor:
         """(B, T, M) to (B, T, M)."""
-        projected = self.qkv(x)
-        q, k, v = self.split(projected, turn)
+        qk, v, gate = self.qkv(x).split(self.widths, dim=-1)
+        q, k, v = self.heads_of(qk, v, turn)
         out = self._decode(q, k, v, turn.cache) if turn.cache and x.shape[1] == 1 else self._prompt(q, k, v, turn.cache)
         if self.shape.output_gate:
-            out = out * torch.sigmoid(projected[..., self.qk_width + self.v_width :])
+            out = out * torch.sigmoid(gate)
         return self.group.sum(self.o(out))
 
-    def split(self, projected: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
+    def heads_of(self, qk: Tensor, v: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, T, H, D) and keys (B, T, K, D) with their positions, values (B, T, K, V)."""
-        batch, tokens, _ = projected.shape
-        qk = projected[..., : self.qk_width].view(batch, tokens, -1, self.head_dim)  # (B, T, H + K, D)
-        v = projected[..., self.qk_width : self.qk_width + self.v_width].view(batch, tokens, -1, self.v_head_dim)
+        batch, tokens, _ = qk.shape
+        qk = qk.view(batch, tokens, -1, self.head_dim)  # (B, T, H + K, D)
+        v = v.view(batch, tokens, -1, self.v_head_dim)
         if self.qk_norm is not None:
             qk = self.qk_norm(qk)
         if self.table is not None:
             qk = rotate(qk, *turn.tables[self.table])
-        return qk[:, :, : self.heads], qk[:, :, self.heads :], v
+        q, k = qk.split((self.heads, self.kv_heads), dim=2)
+        return q, k, v
 
     def _decode(self, q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Tensor:
         batch = q.shape[0]

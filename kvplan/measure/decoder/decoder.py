@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from kvplan.errors import InputError
 from kvplan.measure.decoder.attention import Attention, Turn
 from kvplan.measure.decoder.cache.base import kept_of
 from kvplan.measure.decoder.layer import Block
@@ -97,9 +98,9 @@ class Decoder(nn.Module):
         return logits[..., : self.model.vocab_size] if self.group.size > 1 else logits  # without the padded rows
 
     def reserve_positions(self, length: int) -> None:
-        """Rotary tables of this length; raises ValueError beyond a learned position table."""
+        """Rotary tables of this length; raises InputError beyond a learned position table."""
         if self.learned is not None and length > len(self.learned):
-            raise ValueError(f"{self.model.name} has learned positions for {len(self.learned)} tokens, not {length}")
+            raise InputError(f"{self.model.name} has learned positions for {len(self.learned)} tokens, not {length}")
         for table in self.tables:
             table.reserve(length)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -37,5 +36,5 @@ class Mlp(nn.Module):
         h = self.up(x)  # (..., 2F), or (..., F)
         if not self.gated:
             return self.down(self.activation(h))
-        gate, up = h[..., : self.inner], h[..., self.inner :]
-        return self.down(torch.mul(self.activation(gate), up))
+        gate, up = h.chunk(2, dim=-1)
+        return self.down(self.activation(gate) * up)

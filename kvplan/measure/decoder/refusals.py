@@ -53,7 +53,7 @@ def _layer_kinds(layer: Layer) -> Iterator[str]:
     for present, kind in (
         (layer.mlp and layer.moe, "an MLP beside the experts (Gemma 4)"),
         (layer.weights_of or layer.use_projection or layer.use_adapter_rank, "layers with shared weights (Zamba2)"),
-        (layer.scalars, "learned layer scalars (Gemma 4)"),
+        (layer.scalars, "learned scalars in its layers (Apertus, Gemma 4)"),
     ):
         if present:
             yield kind

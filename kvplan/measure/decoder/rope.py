@@ -66,8 +66,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     dim = cos.shape[-1]
     if dim < x.shape[-1]:
         return torch.cat((rotate(x[..., :dim], cos, sin), x[..., dim:]), dim=-1)
-    halves_swapped = torch.cat((x[..., dim // 2 :], x[..., : dim // 2]), dim=-1)
-    return torch.addcmul(x * cos, halves_swapped, sin)
+    first, second = x.chunk(2, dim=-1)
+    return torch.addcmul(x * cos, torch.cat((second, first), dim=-1), sin)
 
 
 class RopeTable:

@@ -59,7 +59,7 @@ def _model(found: Found, name: str, file_name: str, beside: dict[str, Any] | Non
     f, family = found.text, found.family
     hidden, layers = f.size("hidden_size"), count_layers(f)
     heads, kv_heads, head_dim = read_heads(f, found.name, hidden)
-    ropes = read_ropes(f, family, None if f.has("kv_lora_rank") else head_dim or None)
+    ropes = read_ropes(f, family, None if f.has("kv_lora_rank") else f.maybe("global_head_dim") or head_dim or None)
     shape = Shape(
         f=f,
         name=found.name,
@@ -101,6 +101,8 @@ def _no_rope(f: Fields, found: Found, layers: int) -> tuple[bool, ...]:
 def _nominal(name: str) -> int | None:
     """The parameters that a name states, such as 70b or 30b-a3b."""
     said = re.search(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(b|m|t)(?![a-z0-9])", name)
+    if said and re.search(r"-\d+e\b", name):  # Llama 4 names the active ones
+        return None
     return round(float(said[1]) * {"m": 10**6, "b": 10**9, "t": 10**12}[said[2]]) if said else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan.specs.importers.config_fields import MOST_HEADS
-from kvplan.specs.importers.config_shape import Shape
+from kvplan.specs.importers.config_shape import Shape, layer_sections
 from kvplan.specs.layers import Attention, Indexer, Latent, Rope
 
 Mixer = dict[str, object]
@@ -20,6 +20,8 @@ def _attention(s: Shape, index: int) -> Attention:
     f, family, word = s.f, s.family, s.mixers[index]
     heads, kv_heads, head_dim, v_head_dim = _widths(s, index)
     qk_norm = family.qk_norm if s.on(family.qk_norm_if) else None
+    if s.name == "llama4":
+        f.flag("use_qk_norm")  # it has no weights
     return Attention(
         heads=heads,
         kv_heads=kv_heads,
@@ -32,6 +34,7 @@ def _attention(s: Shape, index: int) -> Attention:
         qk_norm=qk_norm,
         sinks=_sinks(s, word),
         output_gate=s.on(family.output_gate),
+        head_gate=family.head_gate,
         value_from_key=s.name == "gemma4" and word == "full" and f.flag("attention_k_eq_v"),
         rope=_rope(s, index),
     )
@@ -42,15 +45,22 @@ def _widths(s: Shape, index: int) -> tuple[int, int, int, int]:
     f, heads, kv_heads, head_dim = s.f, s.heads, s.kv_heads, s.head_dim
     windowed = s.mixers[index] == "window"
     v_head_dim = f.size("v_head_dim", head_dim)
-    if windowed:
+    if windowed and s.name == "step3p7":
+        heads = f.size("num_sliding_attention_heads", maximum=MOST_HEADS)
+    elif windowed:
         heads = f.size("swa_num_attention_heads", heads, maximum=MOST_HEADS)
-        kv_heads = f.size("swa_num_key_value_heads", kv_heads, maximum=MOST_HEADS)
+        wider = 2 if s.name == "mimo_v2" else 1  # where no field says it, twice the key-value heads
+        kv_heads = f.size("swa_num_key_value_heads", wider * kv_heads, maximum=MOST_HEADS)
         v_head_dim = f.size("swa_v_head_dim", v_head_dim)
         head_dim = f.size("swa_head_dim", head_dim)
     elif s.name == "gemma4":
         global_kv = f.maybe("num_global_key_value_heads", 1, MOST_HEADS)
         kv_heads = global_kv if global_kv and f.flag("attention_k_eq_v") else kv_heads
         head_dim = v_head_dim = f.size("global_head_dim", head_dim)
+    own = layer_sections(f, s.layers)[index]
+    if own.values:
+        kv_heads, head_dim = own.size("kv_heads", kv_heads, maximum=MOST_HEADS), own.size("head_dim", head_dim)
+        v_head_dim = own.size("v_head_dim", head_dim)
     if heads % kv_heads:
         f.refuse("num_key_value_heads", f"{heads} query heads do not divide by {kv_heads} key-value heads")
     return heads, kv_heads, head_dim, v_head_dim

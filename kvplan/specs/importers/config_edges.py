@@ -1,17 +1,13 @@
 """What a model has outside its layers: embeddings, head, norms, positions, formats."""
 
-
 from __future__ import annotations
 
-
 from typing import Any
-
 
 from kvplan.specs.importers.config_fields import Fields
 from kvplan.specs.importers.config_shape import Shape
 from kvplan.specs.importers.config_text import Found
 from kvplan.specs.model import PerLayerInput
-
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32"}
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
@@ -33,6 +29,8 @@ def edges(found: Found, s: Shape) -> dict[str, Any]:
         "learned_positions": _learned_positions(f, s),
         "attention_residuals": f.maybe("attn_res_block_size") is not None,
     }
+    if s.name == "mpt":
+        _check_mpt(f)
     if s.name == "opt":
         values.update(_opt(f, s))
     if f.maybe("hidden_size_per_layer_input", 0):
@@ -66,6 +64,18 @@ def _learned_positions(f: Fields, s: Shape) -> int | None:
     return rows + (2 if s.name == "opt" else 0)  # OPT keeps two rows before the first position
 
 
+def _check_mpt(f: Fields) -> None:
+    """MPT can be built with biases and norms of queries and keys; the published models are not."""
+    if not f.flag("no_bias", True):
+        f.refuse("no_bias", "biases are not known in this family")
+    if f.flag("qk_ln") or f.value("qk_gn"):
+        f.refuse("qk_ln", "norms of queries and keys are not known in this family")
+    ffn = f.section("ffn_config")
+    if ffn is not None and ffn.text("ffn_type") not in (None, "mptmlp"):
+        ffn.refuse("ffn_type", "an MLP of another kind than mptmlp is not known in this family")
+    f.used.add("embedding_fraction")  # scales gradients
+
+
 def _opt(f: Fields, s: Shape) -> dict[str, Any]:
     first = f.flag("do_layer_norm_before", True)
     width = f.size("word_embed_proj_dim", s.hidden)
@@ -86,7 +96,9 @@ def _dtype(found: Found) -> str:
     if name in _FP8:
         return "bf16"
     if name not in _DTYPES:
-        found.text.refuse(found.text.name("dtype"), f"the format '{said[:40]}' is not known (known: {', '.join(_DTYPES)})")
+        found.text.refuse(
+            found.text.name("dtype"), f"the format '{said[:40]}' is not known (known: {', '.join(_DTYPES)})"
+        )
     return _DTYPES[name]
 
 
@@ -102,10 +114,9 @@ def _state_dtype(f: Fields, s: Shape) -> str | None:
 def _tied(found: Found) -> bool:
     """The language part says it, else the whole config, else the family."""
     f = found.text
-    if f.has("share_input_output_layers"):
-        return f.flag("share_input_output_layers")
-    if f.has("tie_word_embeddings"):
-        return f.flag("tie_word_embeddings")
+    for name in ("share_input_output_layers", "tie_word_embeddings", "tie_embedding"):
+        if f.has(name):
+            return f.flag(name)
     if found.nested and found.top.has("tie_word_embeddings"):
         return found.top.flag("tie_word_embeddings")
     return found.family.tied

@@ -34,6 +34,7 @@ class Family(NamedTuple):
     qk_norm: str | None = None
     qk_norm_if: Switch = True
     output_gate: Switch = False
+    head_gate: bool = False
     sinks: bool = False
     scalars: int = 0
     tied: bool = False  # where the config does not say
@@ -84,13 +85,11 @@ MLA = Family(mlp_bias=False, router_bias=Field("noaux_tc", True))
 COHERE = Family(
     norm="layer-no-bias", norms=1, mlp_bias=False, tied=True, qk_norm="each", qk_norm_if=Field("use_qk_norm")
 )
-GRANITE = Family()
 GRANITE_MOE = Family(mlp_bias=False)
 OLMO2 = Family(mlp_bias=False, qk_norm="full")
 EXAONE4 = NO_BIAS._replace(qk_norm="head", full_every=4, rope_in_full=False)
 USE_BIAS = Field("use_bias")
 ERNIE = Family(qkv_bias=USE_BIAS, out_bias=USE_BIAS, mlp_bias=USE_BIAS, tied=True, router_bias=True)
-HUNYUAN = Family(mlp_bias=MLP_BIAS, qk_norm="head", qk_norm_if=Field("use_qk_norm", True))
 BAILING = Family(
     qkv_bias=Field("use_qkv_bias"),
     out_bias=USE_BIAS,
@@ -101,11 +100,18 @@ BAILING = Family(
 )
 MAMBA = NO_BIAS._replace(norms=1, tied=True, rope=False)
 LFM2 = NO_BIAS._replace(qk_norm="head", tied=True, state="short_conv")
-LLAMA4 = Family(mlp_bias=False, rope_in_full=False)
+LLAMA4 = Family(
+    mlp_bias=False, rope_in_full=False, defaults=(("no_rope_layer_interval", 4),)
+)  # its norm of queries and keys has no weights
 KIMI = MLA._replace(state="kimi_delta", rope=False, router_bias=True)
-MINIMAX_1 = NO_BIAS._replace(state="lightning")
 FALCON = Family(
-    norm="layer", qkv_bias=Field("bias"), out_bias=Field("bias"), mlp_bias=Field("bias"), gated=False, tied=True
+    norm="layer",
+    qkv_bias=Field("bias"),
+    out_bias=Field("bias"),
+    mlp_bias=Field("bias"),
+    gated=False,
+    tied=True,
+    defaults=(("max_position_embeddings", 2048), ("rope_theta", 10000)),
 )
 STABLELM = NO_BIAS._replace(
     norm="layer", qkv_bias=Field("use_qkv_bias"), qk_norm="each", qk_norm_if=Field("qk_layernorm")
@@ -130,7 +136,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v32": MLA,
     "dots1": QWEN3._replace(router_bias=True),
     "ernie4_5": ERNIE,
-    "ernie4_5_moe": ERNIE,
+    "ernie4_5_moe": NO_BIAS._replace(tied=True, router_bias=True),
     "exaone": NO_BIAS,
     "exaone4": EXAONE4,
     "exaone_moe": EXAONE4._replace(router_bias=True),
@@ -164,12 +170,16 @@ FAMILIES: dict[str, Family] = {
     "gptj": GPT._replace(
         norms=1, qkv_bias=False, out_bias=False, head_bias=True, rope=True, tied=False, learned_positions=False
     ),
-    "granite": GRANITE,
+    "granite": PLAIN,
     "granitemoe": GRANITE_MOE,
+    "granite_swa": PLAIN,
+    "granitemoe_swa": GRANITE_MOE,
+    "iquestcoder": PLAIN,
+    "mistral4": MLA._replace(router_bias=False),
     "granitemoehybrid": GRANITE_MOE._replace(state="mamba2"),
     "granitemoeshared": GRANITE_MOE,
     "helium": PLAIN,
-    "hunyuan": HUNYUAN,
+    "hunyuan": Family(qk_norm="head", qk_norm_if=Field("use_qk_norm", True)),
     "internlm2": NO_BIAS._replace(qkv_bias=Field("bias"), out_bias=Field("bias")),
     "internlm3": NO_BIAS._replace(qkv_bias=Field("qkv_bias"), out_bias=Field("bias"), mlp_bias=Field("bias")),
     "jais2": Family(
@@ -189,7 +199,7 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2": Family(out_bias=False, mlp_bias=False, router_bias=True),
     "minicpm": PLAIN._replace(tied=True),
     "minicpm3": MLA._replace(tied=True),
-    "minimax": MINIMAX_1,
+    "minimax": NO_BIAS._replace(state="lightning"),
     "minimax_m2": NO_BIAS._replace(
         qk_norm="full", qk_norm_if=Field("use_qk_norm", True), router_bias=Field("use_routing_bias", True)
     ),
@@ -227,9 +237,10 @@ FAMILIES: dict[str, Family] = {
     "sarvam_mla": MLA._replace(router_bias=True),
     "sarvam_moe": BAILING._replace(qk_norm_if=Field("use_qk_norm", True), router_bias=True),
     "seed_oss": Family(qkv_bias=Field("attention_bias", True), out_bias=Field("attention_out_bias")),
-    "smollm3": PLAIN._replace(tied=True, windows="late"),
+    "smollm3": PLAIN._replace(tied=True, windows="late", defaults=(("no_rope_layer_interval", 4),)),
     "solar_open": GLM._replace(router_bias=True),
     "stablelm": STABLELM._replace(defaults=(("partial_rotary_factor", 0.25),)),
+    "step3p7": NO_BIAS._replace(qk_norm="head", head_gate=True, router_bias=True),
     "starcoder2": GPT._replace(
         qkv_bias=Field("use_bias", True), out_bias=Field("use_bias", True), mlp_bias=Field("use_bias", True),
         rope=True, learned_positions=False, windows="all",
@@ -237,56 +248,3 @@ FAMILIES: dict[str, Family] = {
     "vaultgemma": GEMMA._replace(full_every=2, defaults=(("head_dim", 256), ("sliding_window", 4096))),
     "zamba2": Family(norms=3, mlp_bias=False, qkv_bias=False, out_bias=False, state="mamba2", tied=True, rope=False),
 }  # fmt: skip
-
-# Names under which the same architecture goes in older or wrapping configs.
-SAME_AS = {
-    "RefinedWeb": "falcon",
-    "RefinedWebModel": "falcon",
-    "Yi": "llama",
-    "deci": "nemotron_nas",
-    "hunyuan_v1_dense": "hunyuan",
-    "hunyuan_v1_moe": "hunyuan",
-    "hunyuan_moe": "hunyuan",
-    "kimi_k25": "kimi_k2",
-    "kimi_k3": "kimi_linear",
-    "mimo_v2_flash": "mimo_v2",
-    "ministral": "mistral",
-    "ministral3": "mistral",
-    "minimax_m1": "minimax",
-    "minimax_text_01": "minimax",
-    "MiniMaxText01": "minimax",
-    "MiniMaxM1": "minimax",
-    "nemotron-nas": "nemotron_nas",
-    "qwen2_5_omni": "qwen2",
-    "qwen2_5_vl": "qwen2",
-    "qwen2_vl": "qwen2",
-    "qwen3_omni_moe": "qwen3_moe",
-    "qwen3_vl": "qwen3",
-    "qwen3_vl_moe": "qwen3_moe",
-    "stablelm_epoch": "stablelm",
-}
-
-_COMPRESSED = (
-    "its layers keep one key that is also the value in a window beside entries compressed 4 or 128 to 1;"
-    " kvplan has no cache of that form"
-)
-_STEP = (
-    "the heads of its windowed layers and its gates do not follow from this config; `--model step-3.7-flash` has them"
-)
-UNSUPPORTED = {
-    "deepseek_v4": _COMPRESSED,
-    "deepseek_ref": _COMPRESSED,
-    "minimax_m3": "its sparse layers cache an indexer's key beside keys and values, which an import cannot describe yet",
-    "mllama_text_model": "its cross-attention layers cache the image's keys and values, which kvplan does not model",
-    "step3p5": _STEP,
-    "step3p7": _STEP,
-}
-
-
-def family_of(model_type: str) -> tuple[str, Family | None]:
-    """The family's name and what is known of it; `_text` and the like at the end of a name do not matter."""
-    bare = model_type
-    for ending in ("_text", "_thinker", "_llm"):
-        bare = bare.removesuffix(ending)
-    name = SAME_AS.get(bare, bare)
-    return name, FAMILIES.get(name)

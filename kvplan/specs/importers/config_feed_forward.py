@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvplan.specs.importers.config_order import sparse_layers
-from kvplan.specs.importers.config_shape import Shape
+from kvplan.specs.importers.config_shape import Shape, layer_sections
 from kvplan.specs.layers import Mlp, Moe
 
 Part = dict[str, object]
@@ -20,6 +20,9 @@ def has_experts(s: Shape) -> bool:
     if s.name == "dbrx":
         return True
     value = s.f.value("experts")
+    if value == 1:  # one expert is an MLP, whatever else is said of it
+        for meaning in ("active", "shared_experts", "expert_size", "use_mixed_mlp_moe", "use_cla", "cla_share_factor"):
+            s.f.value(meaning)
     return value is not None and max(s.f.each("experts", s.layers, minimum=0)) > 1
 
 
@@ -48,6 +51,7 @@ def feed_forward(s: Shape) -> list[Part]:
 def _dense_widths(s: Shape, sparse: list[bool]) -> list[int]:
     """Inner width of the MLP of every layer, wherever one is."""
     f = s.f
+    f.value("intermediate_size_mlp")
     if all(sparse) and s.name not in ("gemma4",):
         f.value("intermediate_size")
         return [1] * s.layers
@@ -78,9 +82,16 @@ def _mpt(s: Shape) -> list[int]:
     return [int(s.hidden * ratio)] * s.layers
 
 
+_LFM2_FIELDS = (
+    "block_ff_dim", "block_multiple_of", "block_ffn_dim_multiplier", "block_use_swiglu", "block_use_xavier_init",
+    "block_mlp_init_scale", "block_out_init_scale", "block_norm_eps", "conv_L_cache", "conv_use_xavier_init",
+)  # fmt: skip
+
+
 def _lfm2(s: Shape) -> list[int]:
     """Two thirds of the width said, rounded up to whole blocks, unless switched off."""
     f, width = s.f, s.f.size("intermediate_size", s.f.maybe("block_ff_dim"))
+    f.used.update(_LFM2_FIELDS)
     if s.name == "lfm2" and f.flag("block_auto_adjust_ff_dim", True):
         multiple = f.size("block_multiple_of", 256)
         width = int(int(2 * width / 3) * (f.number("block_ffn_dim_multiplier") or 1))
@@ -94,7 +105,10 @@ def _gemma4(s: Shape) -> list[int]:
     first_shared = s.layers - f.size("num_kv_shared_layers", 0, 0)
     factor = 2 if f.flag("use_double_wide_mlp") else 1
     width = f.size("intermediate_size")
-    return [width * (factor if i >= first_shared > 0 else 1) for i in range(s.layers)]
+    widths = [width * (factor if i >= first_shared > 0 else 1) for i in range(s.layers)]
+    return [
+        own.size("intermediate_size", width) for own, width in zip(layer_sections(f, s.layers), widths, strict=True)
+    ]
 
 
 _WIDTHS: dict[str, Callable[[Shape], list[int]]] = {
@@ -148,6 +162,9 @@ def _shared_size(s: Shape, index: int, width: int) -> int:
     size = f.maybe("shared_size", 0)
     if s.name == "llama4":
         return width
+    if s.name == "hunyuan" and f.flag("use_cla"):
+        f.refuse("use_cla", "layers that share keys and values with the next one are not known in this family")
+    f.used.add("cla_share_factor")
     if s.name == "hunyuan" and not f.flag("use_mixed_mlp_moe", True):
         return 0
     if size is not None and (count is None or s.family.shared_gate or s.name == "nemotron_h"):

@@ -14,7 +14,7 @@ MOST_HEADS = 2**16
 
 # One meaning, the names that families give it. The first that is there counts; others must not contradict it.
 NAMES: dict[str, tuple[str, ...]] = {
-    "hidden_size": ("hidden_size", "n_embd", "d_model", "model_dim"),
+    "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model", "model_dim"),
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
@@ -56,13 +56,13 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 # Of these the first is meant, whatever the others say.
 CONTEXT_NAMES = (
+    "model_max_length",  # Cohere: longer than the positions, and meant
     "max_position_embeddings",
     "n_positions",
     "max_seq_len",
     "seq_length",
     "max_sequence_length",
     "max_context_length",
-    "model_max_length",
     "initial_context_length",
     "n_ctx",
 )

@@ -13,6 +13,7 @@ from kvplan.specs.scalars import shown
 _WORDS = {
     "full_attention": "full",
     "indexed_attention": "full",
+    "deepseek_sparse_attention": "full",
     "attention": "full",
     "global_attention": "full",
     "global": "full",
@@ -30,6 +31,12 @@ _WORDS = {
     "mlp": "mlp",
 }
 _LETTERS = {"M": "state", "*": "full", "-": "mlp", "E": "moe"}  # Nemotron-H: one part a layer
+# Other ways to say what a list of layers says; the reference implementations make the list from them.
+_SAID_OTHERWISE = (
+    "sliding_window", "sliding_window_pattern", "_sliding_window_pattern", "full_attention_interval", "layer_switch",
+    "global_attn_every_n_layers", "no_rope_layer_interval", "full_attn_idxs", "attn_layer_indices", "attn_layer_period",
+    "hybrid_layer_ids", "attention_chunk_size", "use_sliding_window",
+)  # fmt: skip
 _ORDERS = ("layer_types", "layers_block_type", "attention_layers")
 
 
@@ -73,13 +80,18 @@ def _by_letters(f: Fields, family: Family, layers: int) -> list[str] | None:  # 
 
 def _by_words(f: Fields, family: Family, layers: int) -> list[str] | None:  # noqa: ARG001
     found = [order_words(f, name, layers) for name in _ORDERS]
-    return next((order for order in found if order is not None), None)
+    order = next((order for order in found if order is not None), None)
+    if order is not None:
+        f.used.update(_SAID_OTHERWISE)
+    return order
 
 
 def _by_flags(f: Fields, family: Family, layers: int) -> list[str] | None:
     """A number for every layer: MiMo-V2 counts 1 as windowed, MiniMax 1 as softmax attention."""
     if f.has("hybrid_layer_pattern"):
         flags = f.each("hybrid_layer_pattern", layers, minimum=0)
+        if f.maybe("attention_chunk_size") not in (None, f.maybe("window")):
+            f.refuse("attention_chunk_size", "chunks and windows of different lengths are not known in this family")
         return ["window" if flag else "full" for flag in flags]
     if f.has("attn_type_list"):
         flags = f.each("attn_type_list", layers, minimum=0)
@@ -128,7 +140,12 @@ def _by_windows(f: Fields, family: Family, layers: int) -> list[str]:
     pattern = f.value("sliding_window_pattern")
     if isinstance(pattern, str):
         return _repeated(f, pattern, layers)
-    every = f.maybe("_sliding_window_pattern") or f.maybe("global_attn_every_n_layers") or family.full_every
+    every = (
+        f.maybe("_sliding_window_pattern")
+        or f.maybe("global_attn_every_n_layers")
+        or f.maybe("layer_switch")
+        or family.full_every
+    )
     every = f.whole("sliding_window_pattern", pattern) if pattern is not None else every
     if every:
         return ["window" if (i + 1) % every else "full" for i in range(layers)]
@@ -148,6 +165,7 @@ def no_rope_layers(f: Fields, layers: int) -> list[bool] | None:
     """Layers without rotary positions: a flag for each (1: with), or every N-th."""
     flags = f.value("no_rope_layers")
     if isinstance(flags, list) and flags:
+        f.used.add("no_rope_layer_interval")
         return [flag == 0 for flag in f.each("no_rope_layers", layers, minimum=0)]
     every = f.maybe("no_rope_layer_interval")
     return [(i + 1) % every == 0 for i in range(layers)] if every else None
@@ -158,6 +176,7 @@ def sparse_layers(f: Fields, layers: int) -> list[bool]:
     if (types := f.texts("mlp_layer_types", layers)) is not None:
         if set(types) - {"dense", "sparse"}:
             f.refuse("mlp_layer_types", "a layer is dense or sparse")
+        f.used.update(_RULES)
         return [kind == "sparse" for kind in types]
     sparse = [True] * layers
     for name, says in _RULES.items():

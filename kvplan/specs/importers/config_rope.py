@@ -68,7 +68,8 @@ def _sections(f: Fields) -> dict[str, Fields]:
 
 
 def _rope(f: Fields, part: Fields, scaling: Fields | None, head_dim: int | None) -> Rope | None:
-    theta, dim = _first(part, _THETAS) or _first(f, _THETAS), _turned(f, part, head_dim)
+    here, above = _first(part, _THETAS), _first(f, _THETAS)
+    theta, dim = here or above, _turned(f, part, head_dim)
     how, factor, original = _stretched(f, scaling) if scaling else (None, None, None)
     if theta is None and dim is None and how is None:
         return None
@@ -82,7 +83,7 @@ def _stretched(f: Fields, scaling: Fields) -> tuple[str | None, float | None, in
         scaling.refuse("rope_type", f"the scaling '{shown(kind)}' of rotary positions is not known (known: {known})")
     _check_rest(scaling)
     factor, original = scaling.number("factor"), scaling.maybe("original_max_position_embeddings")
-    if not _SCALINGS[kind]:
+    if not _SCALINGS[kind] or (factor == 1 and _SCALINGS[kind] in ("linear", "dynamic")):
         return None, None, None
     return _SCALINGS[kind], factor, original or f.maybe("original_max_position_embeddings")
 
@@ -98,7 +99,8 @@ def _turned(f: Fields, part: Fields, head_dim: int | None) -> int | None:
     """Elements of a head that turn, where not all do."""
     dim = f.maybe("rotary_dim")
     if dim is None:
-        share = _first(part, _SHARES) or _first(f, _SHARES)
+        here, above = _first(part, _SHARES), _first(f, _SHARES)
+        share = here or above
         if share is None or share == 1 or head_dim is None:
             return None
         if share > 1:

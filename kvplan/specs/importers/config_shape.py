@@ -7,7 +7,9 @@ from kvplan.specs.importers.config_families import Family, Switch
 from kvplan.specs.importers.config_fields import MOST_HEADS, Fields
 from kvplan.specs.importers.config_rope import Ropes
 from kvplan.specs.order import MAX_LAYERS
+from kvplan.specs.scalars import shown
 
+_STATES_ALONE = ("mamba", "mamba2", "falcon_mamba")
 _FALCON_NEW = "new_decoder_architecture"
 
 
@@ -45,9 +47,11 @@ def count_layers(f: Fields) -> int:
 
 def read_heads(f: Fields, name: str, hidden: int) -> tuple[int, int, int]:
     """Query heads, key-value heads and head width; zeros where there is no softmax attention at all."""
-    heads = f.maybe("heads", 1, MOST_HEADS)
-    if heads is None or name in ("mamba", "mamba2", "falcon_mamba"):
+    if name in _STATES_ALONE:
         return 0, 0, 0
+    if name == "openelm":  # it lists heads by layer
+        return 0, 0, f.size("head_dim")
+    heads = f.size("heads", maximum=MOST_HEADS)
     head_dim = f.maybe("head_dim", 1)
     if head_dim is None:
         if hidden % heads and not f.has("kv_lora_rank"):
@@ -65,6 +69,7 @@ def _kv_heads(f: Fields, name: str, heads: int) -> int:
         f.maybe("kv_heads")  # the code reads it only in the new architecture
         return 1 if f.flag("multi_query", True) else heads
     if name == "gpt_bigcode":
+        f.maybe("kv_heads")
         return 1 if f.flag("multi_query", True) else heads
     if name == "chatglm" and not f.flag("multi_query_attention"):
         f.maybe("kv_heads")
@@ -76,3 +81,18 @@ def _kv_heads(f: Fields, name: str, heads: int) -> int:
 def _looks_new(f: Fields) -> bool:
     """Older files of Falcon 40B name `n_head_kv` where newer ones have a switch."""
     return f.has("n_head_kv")
+
+
+def layer_sections(f: Fields, layers: int) -> list[Fields]:
+    """What `per_layer_config` changes in each layer, by the number of the layer; often nothing."""
+    both = f.section("per_layer_config")
+    changes = [Fields({}, f.source)] * layers
+    for number in both.values if both else ():
+        part = both.section(number) if both else None
+        if part is None or not number.isdecimal() or int(number[:6]) >= layers:
+            f.refuse("per_layer_config", f"'{shown(number)}' is not the number of one of {layers} layers")
+        unknown = sorted(part.values.keys() - {"head_dim", "v_head_dim", "num_key_value_heads", "intermediate_size"})
+        if unknown:
+            part.refuse(unknown[0], "this field of a single layer is not known to kvplan")
+        changes[int(number)] = part
+    return changes

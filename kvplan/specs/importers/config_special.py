@@ -20,6 +20,10 @@ class Built(NamedTuple):
 
 def flattened(name: str, values: dict[str, Any]) -> dict[str, Any]:
     """The fields with those of `attn_config` lifted out of it (MPT, DBRX)."""
+    if name == "zamba2":  # of its shared block, whose widths have names of their own
+        return {**values, "kv_channels": None, "head_dim": None, "num_query_groups": None}
+    if name == "chatglm" and isinstance(ratio := values.get("rope_ratio", 1), int | float):
+        return {**values, "rope_theta": 10000 * ratio, "partial_rotary_factor": 0.5}  # half of a head turns
     nested = values.get("attn_config")
     if name not in ("mpt", "dbrx") or not isinstance(nested, dict):
         return values
@@ -31,9 +35,10 @@ def norms_of(s: Shape) -> int:
     """Norms of a layer, where a switch decides: one before attention and MLP in parallel, or two."""
     f = s.f
     if s.name == "falcon":
+        parallel = f.flag("parallel_attn", True)
         if f.flag("new_decoder_architecture", f.has("n_head_kv")):
             return f.size("num_ln_in_parallel_attn", 2, 1, 2)
-        return 1 if f.flag("parallel_attn", True) else 2
+        return 1 if parallel else 2
     if s.name == "stablelm":
         return 1 if f.flag("use_parallel_residual") else 2
     if s.name == "gemma4" and f.flag("enable_moe_block"):
@@ -48,6 +53,7 @@ def openelm(s: Shape) -> Built:
     factors, divisor = f.items("ffn_multipliers", s.layers), f.size("ffn_dim_divisor", 256)
     if factors is None or not f.flag("ffn_with_glu", True):
         f.refuse("ffn_multipliers", "expected a list with one factor for each layer, and gated MLPs")
+    f.used.update(("qkv_multipliers", "num_gqa_groups"))  # the lists of heads follow from them
     layers = []
     for index in range(s.layers):
         if heads[index] % kv_heads[index]:

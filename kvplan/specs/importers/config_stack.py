@@ -53,7 +53,9 @@ def _names(s: Shape, layers: list[Layer]) -> list[str]:
         return [name or alone.get(one, one) for name, one in zip(mixer, part, strict=True)]
     named = [mixer] if len(set(mixer)) > 1 else []
     named += [part] if len(set(part)) > 1 else []
-    return ["_".join(word for word in words if word) for words in zip(*named, strict=True)] if named else [""] * s.layers
+    return (
+        ["_".join(word for word in words if word) for words in zip(*named, strict=True)] if named else [""] * s.layers
+    )
 
 
 def _mixer_name(s: Shape, index: int, layer: Layer) -> str:

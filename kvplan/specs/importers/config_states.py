@@ -48,6 +48,9 @@ def _lightning(s: Shape) -> Lightning:
 
 
 def _short_conv(s: Shape) -> ShortConv:
+    for name in ("conv_dim", "conv_dim_out", "block_dim"):
+        if s.f.maybe(name) not in (None, s.hidden):
+            s.f.refuse(name, f"convolutions of another width than {s.hidden} are not known to kvplan")
     if s.f.flag("conv_bias"):
         s.f.refuse("conv_bias", "biases in short convolutions are not known to kvplan")
     return ShortConv(conv=s.f.size("conv", minimum=2))
@@ -77,7 +80,7 @@ def _mamba2(s: Shape) -> Mamba2:
         state=f.size("state_size"),
         groups=groups,
         conv=f.size("conv", 4),
-        norm=f.flag("mamba_rms_norm") if s.name == "falcon_h1" else True,
+        norm=f.flag("mamba_rms_norm") if s.name == "falcon_h1" else f.flag("rms_norm", True),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kvplan.errors import did_you_mean
-from kvplan.specs.importers.config_families import FAMILIES, SAME_AS, UNSUPPORTED, Family, family_of
+from kvplan.specs.importers.config_families import FAMILIES, Family
 from kvplan.specs.importers.config_fields import Fields
+from kvplan.specs.importers.config_known import SAME_AS, UNSUPPORTED, family_of
 from kvplan.specs.importers.config_special import flattened
 from kvplan.specs.scalars import shown
 
@@ -41,10 +42,12 @@ def find_text(values: dict[str, Any], source: str) -> Found:
     if family is None:
         near = did_you_mean(model_type[:60], [*FAMILIES, *SAME_AS])
         advice = "write a model file in YAML for it (`kvplan schema model`)"
-        text.refuse("model_type", f"the architecture '{shown(model_type)}' is not known to kvplan{near or ';'} {advice}")
+        text.refuse(
+            "model_type", f"the architecture '{shown(model_type)}' is not known to kvplan{near or ';'} {advice}"
+        )
     full = flattened(name, {**dict(family.defaults), **dict(text.values)})
     known = Fields({key: value if value is not None else _default(family, key) for key, value in full.items()}, source)
-    known.where, known.used = text.where, text.used
+    known.where, known.used = text.where, text.used | (full.keys() - text.values.keys())
     return Found(top if text is not top else known, known, name, family)
 
 
@@ -71,6 +74,8 @@ def _check_kind(top: Fields, text: Fields) -> None:
         for name in f.texts("architectures") or ():
             other = next((word for word in _OTHER_HEADS if word in name), None)
             if other:
-                f.refuse("architectures", f"'{shown(name)}' is no model that writes text, which is what kvplan plans for")
+                f.refuse(
+                    "architectures", f"'{shown(name)}' is no model that writes text, which is what kvplan plans for"
+                )
         if f.flag("is_encoder_decoder") or f.flag("add_cross_attention"):
             f.refuse("is_encoder_decoder", "encoders and cross-attention are not known to kvplan")

@@ -95,9 +95,9 @@ class ContiguousCache:
         """One more token, and all that it sees."""
         slab = self.layers[layer]
         slot, filled = self.length % slab.slots, slab.filled(self.length)
-        slab.keys[:, :, slot] = k[:, 0]
-        slab.values[:, :, slot] = v[:, 0]
-        return slab.keys[:, :, :filled], slab.values[:, :, :filled], None
+        slab.keys.select(2, slot).copy_(k.select(1, 0))
+        slab.values.select(2, slot).copy_(v.select(1, 0))
+        return slab.keys.narrow(2, 0, filled), slab.values.narrow(2, 0, filled), None
 
     def advance(self, tokens: int) -> None:
         """Count the new tokens."""

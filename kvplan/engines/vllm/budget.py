@@ -1,0 +1,208 @@
+"""What vLLM takes from the requested memory beside weights and cache, with a band around what rules cannot give.
+
+Coefficients are fitted on start-up logs (tests/data/vllm_logs.csv; docs/vllm.md says how well they held):
+bytes of the profile run for S sequences, V words, C batched tokens, hidden width H, MLP width F of the GPU.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from kvplan.engines.base import Budget, EngineOptions, Held
+from kvplan.engines.vllm.rules import Flags, Rules
+from kvplan.engines.vllm.weights import FOUR_BIT, compute_bytes
+from kvplan.units import GIB, Line
+
+SOURCE = "vLLM profile run, fitted on logs"
+TOWERS = ("weights/vision_tower", "weights/audio_tower")
+WIDE_TOWER = ("qwen3_5", "qwen3_5_moe", "qwen3_6", "qwen3_vl", "qwen3_vl_moe")
+
+# Half widths of the band, GiB: what held for 9 of 10 runs that the coefficients were not fitted on.
+ACTIVATION_BAND = 0.15
+NON_TORCH_BAND = 0.10
+OTHER_CARD_BAND = 0.30  # not an H100
+MOE_BAND, TOWER_BAND = 0.25, 0.25  # upwards only: kernels' work space
+GRAPH_BAND = 0.5
+WEIGHT_BAND = 0.01  # of 4-bit weights
+LATER_SAMPLER = 3.616
+EARLIER_SAMPLER = 9.515
+
+
+def divide(memory_bytes: int, held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Budget:
+    """requested = ceil(memory * fraction); the cache gets what weights and overhead leave of it."""
+    overhead = [*held.overhead, *engine_lines(held, options, rules, flags)]
+    weights = [_with_band(line, held) for line in held.weights]
+    requested = ceil(memory_bytes * options.memory_fraction)
+    terms: dict[str, int | float] = {
+        "gpu_memory_bytes": memory_bytes,
+        "memory_fraction": options.memory_fraction,
+        "weights_bytes": sum(line.bytes for line in held.weights),
+        "overhead_bytes": sum(line.bytes for line in overhead),
+    }
+    left = requested - int(terms["weights_bytes"]) - int(terms["overhead_bytes"])
+    formula = "ceil(gpu_memory_bytes * memory_fraction) - weights_bytes - overhead_bytes"
+    source = "vLLM: request_memory, determine_available_memory"
+    lines = weights + overhead
+    low = left - sum((line.bytes if line.high is None else line.high) - line.bytes for line in lines)
+    high = left + sum(line.bytes - (line.bytes if line.low is None else line.low) for line in lines)
+    kv = Line("kv_budget", left, formula, terms, source, low, high)
+    share = {key: terms[key] for key in ("gpu_memory_bytes", "memory_fraction")}
+    formula = "gpu_memory_bytes - ceil(gpu_memory_bytes * memory_fraction)"
+    return Budget(overhead, kv, Line("unrequested", memory_bytes - requested, formula, share, source))
+
+
+def _with_band(line: Line, held: Held) -> Line:
+    packed = {t.component for t in held.tensors if t.format.startswith(FOUR_BIT)}
+    if line.name.removeprefix("weights/") not in packed:
+        return line
+    half = int(line.bytes * WEIGHT_BAND)
+    return line._replace(low=line.bytes - half, high=line.bytes + half)
+
+
+def engine_lines(held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> list[Line]:
+    """Activation peak, work space of experts and towers, memory outside PyTorch, CUDA graphs."""
+    lines = [_activation(held, options, rules, flags)]
+    lines += [line for line in (_experts(held, options), _tower(held, options, flags)) if line]
+    lines.append(_non_torch(held, options, rules))
+    if rules.graphs_reserved or "version" in flags.unknown:
+        lines.append(_graphs(held, options, rules, flags))
+    return lines
+
+
+def _batched(options: EngineOptions, rules: Rules) -> int:
+    """Tokens of the profile run; V0 took the whole length where it did not cut prompts into chunks."""
+    batched = options.max_batched_tokens or 0
+    if rules.generation == 0 and options.max_model_len <= 32768:
+        return max(batched, options.max_model_len)
+    return batched
+
+
+def _activation(held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Line:
+    """The larger of a sampler run with S rows of logits and a forward run of C tokens."""
+    model, size = held.rank.model, compute_bytes(held)
+    mlp = max((layer.mlp.intermediate_size for layer in held.rank.layers if layer.mlp), default=0)
+    batched = _batched(options, rules)
+    terms: dict[str, int | float] = {"batched_tokens": batched, "mlp_width": mlp}
+    terms["step_bytes"] = batched * model.hidden_size * size
+    forward = "6 * batched_tokens * mlp_width + 4.25 * step_bytes"
+    peak = 6 * batched * mlp + 4.25 * terms["step_bytes"]
+    if _eight_bit(held):
+        forward += " + batched_tokens * mlp_width"  # activations as int8 or fp8
+        peak = peak + batched * mlp
+    if not held.rank.holds_head:
+        forward = "6 * batched_tokens * mlp_width + 7.1 * step_bytes"
+        peak = 6 * batched * mlp + 7.1 * terms["step_bytes"]
+        return _banded("overhead/activation_peak", ceil(peak), f"ceil({forward})", terms, ACTIVATION_BAND)
+    seqs = options.max_seqs or 0
+    factor = rules.sampler_factor + (0.5 if size == 4 else 0)  # fp32 logits are copied less
+    terms |= {"sampler_factor": factor, "logits_bytes": 4 * seqs * model.vocab_size}
+    step, rest = _sampler_rest(rules)
+    terms |= {"step_factor": step, "constant": rest}
+    sampler = factor * terms["logits_bytes"] + step * terms["step_bytes"] + rest
+    formula = f"ceil(max(sampler_factor * logits_bytes + step_factor * step_bytes + constant, {forward}))"
+    found = _banded("overhead/activation_peak", ceil(max(sampler, peak)), formula, terms, ACTIVATION_BAND)
+    return _sampler_band(found, terms, peak, rules, flags)
+
+
+def _sampler_rest(rules: Rules) -> tuple[float, int]:
+    """Beside the logits: copies of a step's activations, and a constant."""
+    if rules.sampler_factor == LATER_SAMPLER:
+        return 1.195, 47_244_640  # 0.044 GiB
+    return 1.277, 26_843_546  # 0.025 GiB
+
+
+def _sampler_band(line: Line, terms: dict[str, int | float], forward: float, rules: Rules, flags: Flags) -> Line:
+    """Up to 0.16 a run or two had the later, smaller form; an unknown version may have either."""
+    half = int(ACTIVATION_BAND * GIB)
+    low, high = line.low or 0, line.high or 0
+    if rules.sampler_factor != LATER_SAMPLER or "version" in flags.unknown:
+        smaller = LATER_SAMPLER * terms["logits_bytes"] + 1.195 * terms["step_bytes"] + 47_244_640
+        low = min(low, int(max(smaller, forward)) - half)
+    if "version" in flags.unknown:
+        larger = EARLIER_SAMPLER * terms["logits_bytes"] + 1.277 * terms["step_bytes"] + 26_843_546
+        high = max(high, int(max(larger, forward)) + half)
+    if "max_seqs" in flags.unknown:
+        low = min(low, int(max(1.195 * terms["step_bytes"] + 47_244_640, forward)))
+    return line._replace(low=max(0, low), high=high)
+
+
+def _eight_bit(held: Held) -> bool:
+    return any(t.format in ("int8", "fp8", "fp8-channel", "fp8-block128") for t in held.tensors)
+
+
+def _experts(held: Held, options: EngineOptions) -> Line | None:
+    """Work space of the fused experts; mxfp4 kernels have another, smaller one."""
+    moe = next((layer.moe for layer in held.rank.layers if layer.moe), None)
+    if moe is None or any(t.component == "experts" and t.format == "mxfp4" for t in held.tensors):
+        return None
+    width, hidden = moe.intermediate_size, held.rank.model.hidden_size
+    terms: dict[str, int | float] = {
+        "batched_tokens": options.max_batched_tokens or 0,
+        "active_experts": moe.active,
+        "expert_width": width,
+        "hidden_size": hidden,
+    }
+    each = (options.max_batched_tokens or 0) * moe.active * 2
+    size = each * max(2 * width, hidden) + each * width
+    formula = "batched_tokens * active_experts * 2 * (max(2 * expert_width, hidden_size) + expert_width)"
+    return Line("overhead/expert_workspace", size, formula, terms, SOURCE, size, size + int(MOE_BAND * GIB))
+
+
+def _tower(held: Held, options: EngineOptions, flags: Flags) -> Line | None:
+    """The profile run of a vision tower on the largest image."""
+    if not flags.multimodal_profile or not any(line.name in TOWERS for line in held.weights):
+        return None
+    model = held.rank.model
+    step = (options.max_batched_tokens or 0) * model.hidden_size * 2
+    constant, share = 64_424_509, 0.5  # 0.06 GiB: Mistral Small, Llama 4
+    if (model.family or "").startswith(("gemma3", "gemma4")):
+        constant, share = 128_849_019, 1.2  # 0.12 GiB
+    elif model.family in WIDE_TOWER:
+        constant, share = 966_367_642, 0.0  # 0.9 GiB
+    terms: dict[str, int | float] = {"constant": constant, "share": share, "step_bytes": step}
+    size = ceil(constant + share * step)
+    high = size + int(TOWER_BAND * GIB)
+    return Line("overhead/vision_profile", size, "ceil(constant + share * step_bytes)", terms, SOURCE, size, high)
+
+
+def _non_torch(held: Held, options: EngineOptions, rules: Rules) -> Line:
+    """Memory outside PyTorch that grows while profiling: NCCL buffers from two GPUs on, libraries."""
+    tp, pp = held.rank.tp, held.rank.stages
+    size = rules.non_torch_gib[0 if tp == 1 else 1 if tp == 2 else 2]
+    if tp == 1 and pp > 1:
+        size = 0.07  # the buffers were there before the first snapshot
+    if tp > 1 and not _all_reduce_buffers(options):
+        size = rules.non_torch_gib[0]  # no NVLink, no buffers for the custom all-reduce (log: 2 x L40S)
+    terms: dict[str, int | float] = {"gib": size, "bytes_per_gib": GIB}
+    name = (options.gpu.name if options.gpu else "").split(":")[0]
+    band = NON_TORCH_BAND + (0 if name.startswith("h100") else OTHER_CARD_BAND)
+    return _banded("overhead/non_torch", ceil(size * GIB), "ceil(gib * bytes_per_gib)", terms, band)
+
+
+def _all_reduce_buffers(options: EngineOptions) -> bool:
+    """Whether the cards are linked so that the custom all-reduce works: unknown counts as yes."""
+    link = options.gpu.interconnect if options.gpu else None
+    return options.gpu is None or (link is not None and link.kind != "nvlink-bridge")
+
+
+def _graphs(held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Line:
+    """The estimate of CUDA graphs that is taken off from 0.21 on; noisy, hence the wide band."""
+    terms: dict[str, int | float] = {"gib": 0.0, "bytes_per_gib": GIB}
+    if options.eager or (not rules.graphs_reserved):
+        line = _banded("overhead/cuda_graphs", 0, "ceil(gib * bytes_per_gib)", terms, 0)
+        return line._replace(high=int(1.5 * GIB)) if "version" in flags.unknown and not options.eager else line
+    layers, hidden = len(held.rank.layers), held.rank.model.hidden_size
+    if (options.max_seqs or 0) > 256:
+        moe = any(layer.moe for layer in held.rank.layers)
+        size = 0.32 + 0.013 * layers + 0.024 * layers * hidden / 1e5
+        size += (0.45 if moe else 0) + (0.21 if held.rank.tp > 1 else 0)
+    else:
+        size = 0.5
+    terms["gib"] = round(size, 3)
+    found = _banded("overhead/cuda_graphs", ceil(terms["gib"] * GIB), "ceil(gib * bytes_per_gib)", terms, GRAPH_BAND)
+    return found._replace(low=0) if "version" in flags.unknown else found
+
+
+def _banded(name: str, size: int, formula: str, terms: dict[str, int | float], half_gib: float) -> Line:
+    half = int(half_gib * GIB)
+    return Line(name, size, formula, terms, SOURCE, max(0, size - half), size + half)

@@ -1,0 +1,155 @@
+"""vLLM's rules by version, as data. A version has the rules of the last entry that is not newer.
+
+Sources: PR numbers of vllm-project/vllm where a change is known; "logs" where start-up logs of that version show it
+(tests/data/vllm_logs.csv; docs/vllm.md says how well each rule held).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kvplan.errors import InputError, did_you_mean
+from kvplan.specs.gpu import GpuSpec
+from kvplan.units import GIB
+
+NEWEST = "0.31"
+
+
+class Rules(NamedTuple):
+    """What changed between versions; the defaults are those of the oldest one modelled."""
+
+    memory_fraction: float = 0.90  # gpu_memory_utilization
+    generation: int = 0  # V0 or V1 engine
+    hybrid_groups: bool = False  # window and chunk layers in groups of their own
+    group_threshold: float = 1.25  # #36684, 2026-03: 1.5
+    sampler_factor: float = 9.515  # copies of the logits in fp32 at the sampler's peak
+    non_torch_gib: tuple[float, float, float] = (0.1, 0.3, 0.3)  # tp 1, 2, 4 and more
+    graphs_reserved: bool = False  # #38284, 2026-04-21
+    tokens_by_concurrency: bool = False  # the size line; #40694, #41069
+    in_flight_batches: int = 1  # steps whose tokens a windowed layer must hold; #47728
+    state_mode: str = "none"  # recurrent state with prefix caching on: align
+    mrope_factor: int = 4  # positions of multimodal rotary tables, times the config's
+    mla_absorbed: bool = False  # projections multiplied together beside the stored ones
+    latent_step: int = 1  # bytes of a token's latent are a multiple of it
+    mxfp4_expert_bytes: tuple[int, int] = (0, 0)  # kept beside each mxfp4 expert of a layer: tp 1, tp 2 and more
+
+
+_CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("0.6", {}),
+    ("0.7", {"mla_absorbed": True, "latent_step": 256}),  # log: 640 elements where the latent has 576
+    ("0.8", {"generation": 1, "mla_absorbed": False, "latent_step": 1}),  # V1 became the default
+    ("0.10", {"hybrid_groups": True}),
+    ("0.11", {"non_torch_gib": (0.13, 0.55, 0.55)}),  # logs
+    ("0.17", {"sampler_factor": 3.616, "mxfp4_expert_bytes": (242_000, 348_000)}),  # logs: Qwen3-14B 5.64 to 2.23 GiB
+    ("0.18", {"non_torch_gib": (0.25, 2.08, 2.17), "group_threshold": 1.5}),  # logs of 0.18 and 0.19
+    ("0.21", {"memory_fraction": 0.92, "graphs_reserved": True, "tokens_by_concurrency": True}),
+    ("0.25", {"state_mode": "align"}),  # logs: off up to 0.22, on in 0.28 and 0.29
+    ("0.26", {"in_flight_batches": 2, "mrope_factor": 1}),  # async scheduling; weights of Qwen3.8-27B-FP8
+)
+OLDEST = _CHANGES[0][0]
+# Versions of which there are start-up logs that the rules were checked against.
+CHECKED = tuple(f"0.{minor}" for minor in (11, 13, 15, 16, 17, 18, 19, 20, 21, 22, 25, 26, 28, 29, 31))
+VERSIONS = tuple(f"0.{minor}" for minor in range(6, 32))
+
+_BUILD = re.compile(r"v?0\.(\d+)\.[1-9]\d*rc\d+\.dev\d+.*")  # of the main branch after that minor's release
+_VERSION = re.compile(r"v?(\d+\.\d+)(?:\.\d+)?(?:[.+-]?(?:rc|dev|post|a|b)?[\w.+-]*)?")
+
+
+def version_name(text: str | None) -> str:
+    """`0.19` of 0.19, v0.19.1 or 0.19.1rc1.dev5; raises InputError for a version that is not modelled."""
+    if text is None:
+        return NEWEST
+    build, found = _BUILD.fullmatch(text.strip()), _VERSION.fullmatch(text.strip())
+    if build:
+        return version_name(f"0.{min(int(build[1]) + 1, _minor(NEWEST))}")
+    name = found[1] if found else text[:40]
+    if name not in VERSIONS:
+        near = did_you_mean(name, VERSIONS) or ";"
+        raise InputError(f"vllm version '{text[:40]}' is not modelled{near} known: {OLDEST} to {NEWEST}")
+    return name
+
+
+def rules(version: str) -> Rules:
+    """The rules of a version that `version_name` gave."""
+    found: dict[str, object] = {}
+    for since, changed in _CHANGES:
+        if _minor(since) <= _minor(version):
+            found |= changed
+    return Rules(**found)  # type: ignore[arg-type]  # the names are the fields
+
+
+def _minor(version: str) -> int:
+    return int(version.partition(".")[2])
+
+
+def with_flags(found: Rules, flags: Flags) -> Rules:
+    """The rules of a version under the engine's own flags."""
+    if not flags.v1:
+        found = found._replace(generation=0, hybrid_groups=False)
+    if flags.graph_estimate is not None:
+        found = found._replace(graphs_reserved=flags.graph_estimate)
+    return found
+
+
+class Device(NamedTuple):
+    """Defaults that depend on the card (vllm/engine/arg_utils.py, get_batch_defaults; the server's, not LLM()'s)."""
+
+    max_batched_tokens: int
+    max_seqs: int
+
+
+LARGE = Device(8192, 1024)  # from 70 GiB on, except the A100; also where no card is named
+SMALL = Device(2048, 256)
+V0_DEVICE = Device(2048, 256)
+
+
+def device_defaults(gpu: GpuSpec | None, version: str) -> Device:
+    """Batched tokens and sequences that the server takes by itself."""
+    if rules(version).generation == 0:
+        return V0_DEVICE
+    if gpu is None:
+        return LARGE
+    large = gpu.memory_bytes().bytes >= 70 * GIB and not gpu.name.startswith("a100")
+    return LARGE if large else SMALL
+
+
+def mla_block(gpu: GpuSpec | None, version: str, sparse: bool) -> int:
+    """Tokens of a block with MLA: 64 for FlashMLA, 128 for CUTLASS, 16 for FLASH_ATTN_MLA (log of 0.19 on an H100)."""
+    if sparse:
+        return 64
+    if gpu is not None and (gpu.compute_capability or "").startswith("10."):
+        return 128
+    return 64 if 8 <= _minor(version) < 11 else 16
+
+
+class Flags(NamedTuple):
+    """Choices of the engine that have no option of their own; None is the version's default."""
+
+    prefix_caching: bool | None = None
+    state_mode: str | None = None  # mamba_cache_mode: none | align | all
+    in_flight_batches: int | None = None
+    async_scheduling: bool = True
+    hybrid_manager: bool = True  # off: --disable-hybrid-kv-cache-manager
+    context_parallel: int = 1  # --decode-context-parallel-size
+    speculative_tokens: int = 0
+    multimodal_profile: bool = True  # off: --skip-mm-profiling
+    graph_estimate: bool | None = None  # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, in 0.17 to 0.20
+    v1: bool = True  # off: VLLM_USE_V1=0
+    unknown: tuple[str, ...] = ()  # what a log does not tell: version, max_seqs; widens the band
+
+
+def read_flags(given: dict[str, object]) -> Flags:
+    """The flags of a mapping; raises InputError for one that is not known."""
+    for name in given:
+        if name not in Flags._fields:
+            near = did_you_mean(name, Flags._fields) or ";"
+            raise InputError(f"vllm has no flag '{name[:40]}'{near} known: {', '.join(Flags._fields)}")
+    found = Flags(**given)  # type: ignore[arg-type]  # checked below where it matters
+    if found.state_mode not in (None, "none", "align", "all"):
+        raise InputError(f"state_mode: expected none, align or all, got '{found.state_mode}'")
+    for name in ("in_flight_batches", "context_parallel"):
+        value = getattr(found, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
+    return found
