@@ -20,19 +20,13 @@ Text = str | None
 
 def command(
     model: o.Model,
-    device: Annotated[
-        str, _option("--device", help="auto (default: CUDA, else MPS, else CPU), cpu, cuda, cuda:N, mps.")
-    ] = "auto",
+    device: Annotated[str, _option("--device", help="auto (default), cpu, cuda, cuda:N or mps.")] = "auto",
     dtype: Annotated[str, _option("--dtype", help="Weights and cache: bf16 (default), fp16 or fp32.")] = "auto",
     batch: Annotated[Text, _option("--batch", "-b", help="Sessions decoded together, a list (default 1,4).")] = None,
-    context: Annotated[
-        Text, _option("--context", "-c", help="Lengths to prefill and decode at, a list (default 512,2k).")
-    ] = None,
+    context: Annotated[Text, _option("--context", "-c", help="Lengths to run at, a list (default 512,2k).")] = None,
     layers: Annotated[Text, _option("--layers", help="Run the first N layers only.")] = None,
     memory_limit: Annotated[Text, _option("--memory-limit", help="Memory the run may take, e.g. 8GiB.")] = None,
-    time_budget: Annotated[
-        Text, _option("--time-budget", help="About how long it may take, e.g. 90s (default 3m).")
-    ] = None,
+    time_budget: Annotated[Text, _option("--time-budget", help="Time it may take, about (default 3m).")] = None,
     fill: Annotated[bool, _option("--fill", help="Allocate sessions until the device or the limit refuses.")] = False,
     compare_naive: Annotated[bool, _option("--compare-naive", help="Also generate without a cache.")] = False,
     mixed_lengths: Annotated[Text, _option("--mixed-lengths", help="Sessions of these lengths in both caches.")] = None,
@@ -40,14 +34,10 @@ def command(
     prompt: Annotated[Text, _option("--prompt", help="Text, or a file with it, that the checkpoint continues.")] = None,
     new_tokens: Annotated[Text, _option("--new-tokens", help="Tokens after the prompt (default 64).")] = None,
     attention: o.Attention = None,
-    tp: Annotated[
-        Text, _option("--tp", help="Processes that hold the model together; start them with torchrun.")
-    ] = None,
+    tp: Annotated[Text, _option("--tp", help="Processes that share the model, by torchrun.")] = None,
     threads: Annotated[Text, _option("--threads", help="CPU threads (default: PyTorch's choice).")] = None,
     repeats: Annotated[Text, _option("--repeats", help="Timed steps of each point (default 7).")] = None,
-    tolerance: Annotated[
-        Text, _option("--tolerance", help="Exit 1 when a memory prediction is off by more, e.g. 2%.")
-    ] = None,
+    tolerance: Annotated[Text, _option("--tolerance", help="Exit 1 when memory is off by more, e.g. 2%.")] = None,
     format: o.Format = None,  # noqa: A002 - the contract's name
     output: o.Output = None,
 ) -> int:

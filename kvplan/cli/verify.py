@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,10 @@ from kvplan.cli import options as o
 from kvplan.errors import InputError
 
 if TYPE_CHECKING:
+    from kvplan.evidence.logs import EngineLog
     from kvplan.evidence.verify import Verdict
 
+MAX_VERDICTS = 64
 Log = Annotated[
     Path | None,
     typer.Argument(help="A start-up log of vLLM; - reads standard input.", show_default=False),
@@ -135,21 +137,28 @@ def _verdicts(
         from kvplan.evidence.logs.files import read_log_file
 
         engines = read_log_file(log or Path("-"))
-    made: list[Callable[[], Verdict]] = [
-        lambda engine=engine: verify_log(engine, given, tolerance, launch=launch)  # type: ignore[misc]
-        for engine in engines
-    ]
-    verdicts, skipped = [], []
-    for number, make in enumerate(made, 1):
+    engines, repeated = _different(engines)
+    verdicts: list[Verdict] = []
+    skipped = repeated
+    for number, engine in enumerate(engines, 1):
         try:
-            verdicts.append(make())
+            verdicts.append(verify_log(engine, given, tolerance, launch=launch))
         except InputError as error:
-            if len(made) == 1:
+            if len(engines) == 1:
                 raise
-            skipped.append(f"engine {number} of {len(made)}: {error}")
+            skipped.append(f"engine {number} of {len(engines)}: {error}")
     if not verdicts:
         raise InputError("\n".join(["no engine of the log can be verified", *(f"  {each}" for each in skipped)]))
     return verdicts, skipped
+
+
+def _different(engines: Sequence[EngineLog]) -> tuple[list[EngineLog], list[str]]:
+    """The starts that differ, newest last: a container that restarts for hours says the same each time."""
+    found = {engine.said: engine for engine in engines}
+    kept = list(found.values())[-MAX_VERDICTS:]
+    if len(kept) == len(engines):
+        return kept, []
+    return kept, [f"{len(engines)} starts in the log; those that say the same are shown once, {len(kept)} in all"]
 
 
 def _show(verdicts: Sequence[Verdict], out: Any) -> None:

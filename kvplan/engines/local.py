@@ -1,4 +1,4 @@
-"""This machine, running kvplan's own decoder: all memory but what was taken before, weights and activations is cache."""
+"""This machine running kvplan's own decoder: all memory beside weights, activations and what came before is cache."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from kvplan.memory.cache_groups import CacheGroup
 from kvplan.units import Line
 
 SOURCE = "local: kvplan's own decoder, one slab a session"
-SLAB_HEADER = (
-    128  # at most, of an aligned block: glibc maps size + alignment + its own header (malloc.c, _int_memalign)
-)
+# at most, of an aligned block: size, alignment and header are mapped (glibc malloc.c, _int_memalign)
+SLAB_HEADER = 128
 
 
 class Local(Generic):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from kvplan.errors import InputError
@@ -12,7 +14,8 @@ from kvplan.specs.gpu_lookup import parse_gpu
 from kvplan.units import GIB, MIB, human_bytes
 
 _SAME = 0.035 * GIB  # printed with two decimals, and drivers differ by as much
-_PRINTED_TOO = {"a100-80g": 79.25}  # GiB in start-up logs, where a zoo file has the least that was seen
+_RUNTIME = re.compile(r"^runtime_memory_gib: *(\d+(?:\.\d+)?)\b", re.MULTILINE)
+_PRINTED_TOO = {"a100-80g": [79.25]}  # GiB in start-up logs, where a zoo file has the least that was seen
 
 
 class Card(NamedTuple):
@@ -45,21 +48,23 @@ def _by_name(printed: str) -> GpuSpec | None:
 
 def _by_memory(total_bytes: int) -> Card:
     """The one card whose runtime offers this much, else a card without a name."""
-    known = [gpu for gpu in (parse_gpu(name).gpu for name in zoo.names("gpus")) if gpu.runtime_memory_gib is not None]
-    near = [gpu for gpu in known if _distance(gpu, total_bytes) <= _SAME]
-    best = sorted(near, key=lambda gpu: _distance(gpu, total_bytes))
-    if best and (len(best) == 1 or _distance(best[1], total_bytes) - _distance(best[0], total_bytes) > 0.02 * GIB):
-        note = f"the log names no GPU: {best[0].name} is the one that offers {human_bytes(total_bytes)} (--gpu)"
-        return _with_memory(Card(best[0], "memory", note), total_bytes)
+    far = {name: min(abs(size * GIB - total_bytes) for size in sizes) for name, sizes in _offered().items()}
+    best = sorted((name for name in far if far[name] <= _SAME), key=far.__getitem__)
+    if best and (len(best) == 1 or far[best[1]] - far[best[0]] > 0.02 * GIB):
+        note = f"the log names no GPU: {best[0]} is the one that offers {human_bytes(total_bytes)} (--gpu)"
+        return _with_memory(Card(parse_gpu(best[0]).gpu, "memory", note), total_bytes)
     size = total_bytes / GIB
-    names = f", as {' and '.join(gpu.name for gpu in best)} do" if best else ""
+    names = f", as {' and '.join(best)} do" if best else ""
     note = f"the log names no GPU, only {human_bytes(total_bytes)} of memory{names}; name it with --gpu"
     return Card(GpuSpec(name=f"unnamed-{size:.2f}gib", runtime_memory_gib=size), "unnamed", note)
 
 
-def _distance(gpu: GpuSpec, total_bytes: int) -> float:
-    sizes = (gpu.runtime_memory_gib or 0, _PRINTED_TOO.get(gpu.name, 0))
-    return min(abs(size * GIB - total_bytes) for size in sizes)
+@cache
+def _offered() -> dict[str, list[float]]:
+    """GiB that the runtime of each card offers; only this line of a file is looked at, as there are many files."""
+    texts = {name: (zoo.zoo_dir("gpus") / f"{name}.yaml").read_text(encoding="utf-8") for name in zoo.names("gpus")}
+    found = {name: [float(size) for size in _RUNTIME.findall(text)] for name, text in texts.items()}
+    return {name: sizes + _PRINTED_TOO.get(name, []) for name, sizes in found.items() if sizes}
 
 
 def _with_memory(card: Card, total_bytes: int | None) -> Card:

@@ -47,7 +47,7 @@ def launched(launch: Launch) -> Launched:
         model=spec,
         flags=flags,
         automatic_length=launch.engine_flags.get("max_model_len") == "auto",
-        notes=tuple([*_decided(launch), *launch.notes, *not_followed(launch.engine_flags)]),
+        notes=(*_decided(launch), *launch.notes, *not_followed(launch.engine_flags)),
     )
 
 

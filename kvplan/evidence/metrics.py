@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError
-from kvplan.evidence.fetch import TIME_LIMIT_S, fetch
 from kvplan.evidence.logs import EngineLog, Seen
 
 _SAMPLE = re.compile(r"vllm[:_](\w{1,100})(\{.{0,20000}\})?\s{1,20}([-+.\deE]{1,40}|NaN|[+-]?Inf)(?:\s|$)")
@@ -44,9 +43,11 @@ class Sample(NamedTuple):
     line: int
 
 
-def read_metrics(place: str, time_limit_s: float = TIME_LIMIT_S) -> list[EngineLog]:
+def read_metrics(place: str, time_limit_s: float | None = None) -> list[EngineLog]:
     """The engines of a page at an http(s) address or in a file; raises InputError when there are none."""
-    text, shown = fetch(place, time_limit_s)
+    from kvplan.evidence.fetch import TIME_LIMIT_S, fetch  # loads what speaks HTTP
+
+    text, shown = fetch(place, TIME_LIMIT_S if time_limit_s is None else time_limit_s)
     found = engines_of(text, shown)
     if not found:
         raise InputError(f"--metrics {shown}: no vLLM figures in it; a page has lines such as vllm:cache_config_info")

@@ -45,8 +45,10 @@ def find_model(text: str) -> FoundModel | None:
         found = zoo.lookup("models", candidate)
         if found:
             return FoundModel(found, None, True)
-        if candidate.lower() in checkpoints():
-            return FoundModel(candidate, None, True)
+        known = checkpoints().get(candidate.lower())
+        if known:
+            alike = isinstance(known.get("weights"), str)  # formats by component come with the checkpoint itself
+            return FoundModel(known["model"], known["weights"], True) if alike else FoundModel(candidate, None, True)
     base = _candidates(text)[-1]
     found = _by_last_part(base)
     if found:

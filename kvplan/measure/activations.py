@@ -130,20 +130,24 @@ def _attention(a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
     copies: Sum = ()
     if p.device != "cuda" and p.tokens > 1 and p.batch > 1 and a.kv_heads < a.heads:
         copies = ((1, "queries"), (1, "keys"), (1, "values"))  # key-value heads moved into the batch
-    sliced = 2 if p.tokens > (a.window or a.chunk or p.tokens) else 1  # pieces, and the pieces joined
-    fixed = _flash_scratch(a, p) + p.batch * p.tokens * a.heads * FP32
-    yield Phase("attention", (*stream, *normed, *copies, (sliced, "attended")), fixed_bytes=fixed)
+    block = min(p.tokens, a.window or a.chunk or p.tokens)  # queries of one call of the kernel
+    fixed = _flash_scratch(a, p, block) + p.batch * block * a.heads * FP32
+    if block == p.tokens:
+        yield Phase("attention", (*stream, *normed, *copies, (1, "attended")), fixed_bytes=fixed)
+    else:
+        yield Phase("attention in pieces", (*stream, *normed, (1, "attended")), fixed_bytes=fixed)
+        yield Phase("joining attention's pieces", (*stream, *normed, (2, "attended")))
     gate: Sum = ((2, "attended"),) if a.output_gate else ()
     yield Phase("the output projection", ((3, "hidden"), (1, "projected"), *normed, (1, "attended"), *gate))
 
 
-def _flash_scratch(a: Attention, p: Pass) -> int:
+def _flash_scratch(a: Attention, p: Pass, queries: int) -> int:
     """Scores and sums of one block of queries in each thread (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp)."""
     if p.device != "cpu":
         return 0
-    rows = p.tokens if p.tokens > 1 else a.heads // a.kv_heads
+    rows = queries if p.tokens > 1 else a.heads // a.kv_heads
     q_block = min(rows, 256 if rows >= 768 else 64 if rows >= 192 else 32)
-    kv_block = min(p.context, 512)
+    kv_block = min(p.context, 2 * queries if queries < p.tokens else p.context, 512)
     reduced = 0 if p.value_bytes == FP32 else q_block * kv_block * p.value_bytes
     return p.threads * (FP32 * q_block * (kv_block + 2 + a.v_head_dim) + reduced)
 

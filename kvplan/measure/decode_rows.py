@@ -93,9 +93,9 @@ def _in_turn(s: Setting, calls: dict[Key, Callable[[], Work]]) -> Samples:
 
 
 def _parts(s: Setting, batch: int, samples: Samples) -> StepParts:
-    seconds = [median(samples[batch, part]) for part in PARTS]
+    linears, short, *attention = (median(samples[batch, part]) for part in PARTS)
     kv = [step_work(s.rank, s.dtype, batch, context).kv_bytes for context in (SHORT, max(s.contexts(batch)))]
-    return StepParts(*seconds, *kv)
+    return StepParts(linears, short, attention[0], attention[1], kv[0], kv[1])
 
 
 def _part_rows(s: Setting, batch: int, parts: StepParts) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
+from typing import Any
 
 from kvplan.measure.nvml import Device, Watch
 from kvplan.measure.rows import Row, row
@@ -28,5 +29,7 @@ def energy_row(s: Setting, decoding: Decoding, context: int) -> Iterator[Row]:
             count += 1
     energy = watch.energy_j
     each = None if energy is None else energy / (count * decoding.batch)
-    more = {name: watch.mean(name) for name in MEANS} | {"temperature_c": watch.highest("temperature_c")}
+    more: dict[str, Any] = {name: watch.mean(name) for name in MEANS} | {
+        "temperature_c": watch.highest("temperature_c")
+    }
     yield row("energy_per_token", "J", observed=each, batch=decoding.batch, context_tokens=context, **more)

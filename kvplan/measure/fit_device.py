@@ -35,6 +35,7 @@ def choose_layers(
     model: ModelSpec,
     tp: int,
     predict: Predict,
+    *,
     wanted: int | None,
     budget_s: float,
     peaks: Peaks,
@@ -49,10 +50,8 @@ def choose_layers(
     by_memory = _most(whole, lambda n: fits(predict(rank_of(model, tp, n))))
     if by_memory == 0:
         _check_fits(predict(rank_of(model, tp, 1)), f"one layer of {model.name}")
-    by_time = max(
-        1,
-        _most(whole, lambda n: seconds(rank_of(model, tp, n), predict, peaks, smallest) <= budget_s * SHARE_OF_BUDGET),
-    )
+    allowed = budget_s * SHARE_OF_BUDGET
+    by_time = max(1, _most(whole, lambda n: seconds(rank_of(model, tp, n), predict, peaks, smallest) <= allowed))
     if min(by_memory, by_time) == whole:
         return Fit(whole, None)
     if by_memory <= by_time:

@@ -124,6 +124,5 @@ def _copies(rank: Rank, host: Host) -> list[Line]:
         "value_bytes": host.value_bytes,
     }
     size = rank.vocab_rows * rank.model.hidden_size * host.value_bytes
-    return [
-        Line("overhead/packed_head", size, "rows * hidden * value_bytes", terms, "a second copy, in oneDNN's order")
-    ]
+    source = "a second copy, in oneDNN's order"
+    return [Line("overhead/packed_head", size, "rows * hidden * value_bytes", terms, source)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -65,7 +66,9 @@ def _weights(s: Setting, loaded: Loaded) -> Iterator[Row]:
         s.progress.begin(f"reading {folder}")
         load_checkpoint(decoder, folder)
     built = s.observer.used()
-    yield _judged(s, loaded, "weights", s.ledger.weights_bytes, built - before, WEIGHTS_TOLERANCE)
+    yield _judged(
+        s, loaded, "weights", predicted=s.ledger.weights_bytes, observed=built - before, usual=WEIGHTS_TOLERANCE
+    )
     packing = pack_linears(decoder, batch=min(s.batches))
     if packing.refused and place.device.type == "cpu":
         s.progress.note(f"oneDNN's order of weights is not used: {packing.refused}")
@@ -73,7 +76,9 @@ def _weights(s: Setting, loaded: Loaded) -> Iterator[Row]:
     loaded.ledger = s.ledger_with(packed_head=packing.copied_bytes > 0)
     predicted = loaded.ledger.overhead("packed_head")
     if predicted:
-        yield _judged(s, loaded, "packed_head", predicted, s.observer.used() - built, WEIGHTS_TOLERANCE)
+        yield _judged(
+            s, loaded, "packed_head", predicted=predicted, observed=s.observer.used() - built, usual=WEIGHTS_TOLERANCE
+        )
 
 
 def _cache(s: Setting, loaded: Loaded) -> Iterator[Row]:
@@ -85,7 +90,10 @@ def _cache(s: Setting, loaded: Loaded) -> Iterator[Row]:
     cache = ContiguousCache(decoder, batch=batch, capacity=context)
     observed = s.observer.used() - before
     predicted = batch * cache_bytes(s.rank, s.dtype, context)
-    yield _judged(s, loaded, "kv_cache", predicted, observed, WEIGHTS_TOLERANCE, batch=batch, context_tokens=context)
+    yield _judged(
+        s, loaded, "kv_cache", predicted=predicted, observed=observed, usual=WEIGHTS_TOLERANCE,
+        batch=batch, context_tokens=context,
+    )  # fmt: skip
     del cache
 
 
@@ -96,7 +104,7 @@ def _activations(s: Setting, loaded: Loaded) -> Row:
     observed = s.observer.peak_of(work)
     line = activation_line(s.rank, s.scratch(1, s.prompt, s.prompt))
     return _judged(
-        s, loaded, "activations", line.bytes, observed, ACTIVATIONS_TOLERANCE,
+        s, loaded, "activations", predicted=line.bytes, observed=observed, usual=ACTIVATIONS_TOLERANCE,
         batch=1, context_tokens=s.prompt, note=line.source,
     )  # fmt: skip
 
@@ -108,7 +116,7 @@ def _peak(s: Setting, loaded: Loaded) -> Row:
     return row("peak", "bytes", predicted=predicted, observed=observed, tolerance=tolerance, memory=True, note=note)
 
 
-def _judged(s: Setting, loaded: Loaded, name: str, predicted: int, observed: int, usual: float, **more: object) -> Row:
+def _judged(s: Setting, loaded: Loaded, name: str, *, predicted: int, observed: int, usual: float, **more: Any) -> Row:
     """A memory row; with several ranks the one that is furthest from the prediction, and all of them."""
     ranks = gather(s.group, observed)
     worst = max(ranks, key=lambda each: abs(each - predicted))

@@ -23,6 +23,7 @@ from kvplan.speed.pairs import prefill_pairs
 from kvplan.speed.work import Operations, cached_generation, naive_generation
 
 LENGTHS = (16, 32, 64, 128, 256)
+PRODUCTS = {"aten::linear": 0, "aten::mm": 0, "aten::addmm": 1, "mkldnn::_linear_pointwise": 0}  # where the input is
 SHARE_OF_BUDGET = 0.25  # that the longest naive generation may take
 
 
@@ -46,9 +47,8 @@ class Counter(TorchDispatchMode):
         if "scaled_dot_product" in name:
             self.attention += _attention(args, kwargs or {})
         out = func(*args, **(kwargs or {}))
-        if name in ("aten::mm", "aten::addmm", "mkldnn::_linear_pointwise"):
-            x = args[1] if name == "aten::addmm" else args[0]
-            self.matrices += 2 * out.numel() * x.shape[-1]
+        if name in PRODUCTS:
+            self.matrices += 2 * out.numel() * args[PRODUCTS[name]].shape[-1]
         return out
 
 
@@ -64,7 +64,7 @@ def naive_rows(s: Setting, decoder: Decoder) -> Iterator[Row]:
     """Operations and seconds of both ways at each length, and the powers of n with which they grew."""
     found: dict[tuple[str, int], Counted] = {}
     predicted: dict[tuple[str, int], Operations] = {}
-    lengths = []
+    lengths: list[int] = []
     for length in LENGTHS:
         if lengths and _too_long(s, found["naive", lengths[-1]].seconds):
             s.progress.note(f"naive generation stops at {lengths[-1]} tokens: --time-budget")

@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 
 
 class Device:
-    """One GPU or MIG slice. A slice has memory of its own; power, clocks and temperature are those of the whole card."""
+    """One GPU or MIG slice. A slice has its own memory; power, clocks and temperature are the whole card's."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml, self.handle = nvml, handle
@@ -59,7 +59,7 @@ class Device:
         return _text(self._ask("nvmlSystemGetDriverVersion"))
 
     def memory(self) -> Memory | None:
-        """Memory by the second form of the question (reserved apart), else by the first; None where shared with a CPU."""
+        """By the second form of the question (reserved apart), else by the first; None where shared with a CPU."""
         v2 = self._ask("nvmlDeviceGetMemoryInfo", self.handle, version=getattr(self.nvml, "nvmlMemory_v2", None))
         found = v2 or self._ask("nvmlDeviceGetMemoryInfo", self.handle)
         if found is None or not found.total:

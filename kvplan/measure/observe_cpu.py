@@ -52,7 +52,7 @@ class CpuObserver:
         return Total(available_bytes() + used, used, "memory that is free now, and what this process holds")
 
     def used(self) -> int:
-        """Anonymous pages, in memory or swapped out; the whole resident set where the system does not tell them apart."""
+        """Anonymous pages, in memory or swapped out; all resident ones where the system does not tell them apart."""
         settle()
         found = rollup()
         if "Anonymous" in found:

@@ -69,7 +69,7 @@ def parse(given: dict[str, Any]) -> Options:
         if value is None:
             continue
         target, read = readers.get(name, (name, lambda same: same))
-        found[target] = read(value)
+        found[target] = read(value)  # type: ignore[no-untyped-call]
     options = Options(**found)
     _check(options)
     return options

@@ -118,7 +118,7 @@ class LayerTime(NamedTuple):
     """One kind of layer in a prefill of `tokens`: seconds of everything but attention's core, and of the core."""
 
     layer: Layer
-    count: int
+    layers: int
     tokens: int
     rest_s: float
     core_s: float
@@ -127,7 +127,7 @@ class LayerTime(NamedTuple):
         """Of all layers of the kind for another length: linear in tokens, and in the pairs that attention scores."""
         a = self.layer.attention
         pairs = [prefill_pairs(n, a.window, a.chunk) for n in (tokens, self.tokens)] if a else [0, 1]
-        return self.count * (self.rest_s * tokens / self.tokens + self.core_s * pairs[0] / pairs[1])
+        return self.layers * (self.rest_s * tokens / self.tokens + self.core_s * pairs[0] / pairs[1])
 
 
 @torch.inference_mode()

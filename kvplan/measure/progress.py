@@ -6,6 +6,8 @@ import sys
 from time import monotonic
 from typing import TextIO
 
+TRUST_S = 20.0  # the guesses count as much as this many seconds of experience
+
 
 class Progress:
     """One line that is written over on a terminal, one line a step elsewhere."""
@@ -51,7 +53,7 @@ class Progress:
         rest = sum(seconds for _, seconds in self.left)
         if not rest:
             return ""
-        scale = (monotonic() - self.since) / self.done_s if self.done_s else 1.0
+        scale = (monotonic() - self.since + TRUST_S) / (self.done_s + TRUST_S)
         return f", about {_duration(rest * scale)} left"
 
     def _write(self, text: str) -> None:

@@ -15,7 +15,7 @@ def decode_point(s: Setting, samples: list[float], predicted: float | None, batc
     """A decode step that makes token number `context` of each session."""
     at = {"batch": batch, "context_tokens": context}
     ran, whole = (step_work(rank, s.dtype, batch, context) for rank in (s.rank, s.whole))
-    yield from _point(s, "decode_step", samples, predicted, ran, at)
+    yield from _point(s, "decode_step", samples, predicted, work=ran, at=at)
     yield from _rate("decode_rate", batch, predicted, samples, at)
     yield from _whole_model(s, "decode_step", median(samples) * whole.bytes / ran.bytes, at)
 
@@ -24,13 +24,13 @@ def prefill_point(s: Setting, samples: list[float], predicted: float | None, bat
     """A prompt: the time to the first token."""
     at = {"batch": batch, "context_tokens": tokens}
     ran, whole = (prefill_work(rank, s.dtype, batch, tokens) for rank in (s.rank, s.whole))
-    yield from _point(s, "ttft", samples, predicted, ran, at)
+    yield from _point(s, "ttft", samples, predicted, work=ran, at=at)
     yield from _rate("prefill_rate", batch * tokens, predicted, samples, at)
     yield from _whole_model(s, "ttft", median(samples) * whole.operations / ran.operations, at)
 
 
 def _point(
-    s: Setting, name: str, samples: list[float], predicted: float | None, work: Work, at: dict[str, int]
+    s: Setting, name: str, samples: list[float], predicted: float | None, *, work: Work, at: dict[str, Any]
 ) -> Iterator[Row]:
     seconds = median(samples)
     low, high = _spread(samples)
@@ -48,12 +48,12 @@ def _point(
     yield row(name, "s", predicted=predicted, observed=seconds, basis=FORMULA, **at, **more)
 
 
-def _rate(name: str, tokens: int, predicted: float | None, samples: list[float], at: dict[str, int]) -> Iterator[Row]:
+def _rate(name: str, tokens: int, predicted: float | None, samples: list[float], at: dict[str, Any]) -> Iterator[Row]:
     expected = tokens / predicted if predicted else None
     yield row(name, "tokens/s", predicted=expected, observed=tokens / median(samples), **at)
 
 
-def _whole_model(s: Setting, name: str, seconds: float, at: dict[str, int]) -> Iterator[Row]:
+def _whole_model(s: Setting, name: str, seconds: float, at: dict[str, Any]) -> Iterator[Row]:
     """Where fewer layers ran, the time of all: as their bytes (decode) or operations (prefill) to those that ran."""
     if s.rank.layers != s.whole.layers:
         note = f"{len(s.whole.layers)} layers, from {len(s.rank.layers)} that ran"

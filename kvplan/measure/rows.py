@@ -26,7 +26,7 @@ def row(
 
     `memory` marks the predictions that `--tolerance` judges.
     """
-    error = None if predicted is None or observed is None or not observed else predicted / observed - 1
+    error = predicted / observed - 1 if predicted and observed else None
     within: bool | None = None
     if predicted is not None and observed is not None:
         if low is not None and high is not None:

@@ -51,7 +51,7 @@ def run(options: Options) -> Iterator[Row]:
         dtype = "bf16" if options.dtype == "auto" else options.dtype
         progress.begin("stream copy and matrix product")
         peaks = Peaks(*agree(group, tuple(measure_peaks(observer.device, DTYPES[dtype], observer.synchronize))))
-        s = settle_on(options, model, observer, group, peaks, progress)
+        s = settle_on(options, model, observer=observer, group=group, peaks=peaks, progress=progress)
         about = conditions(options, observer, dtype)
         for each in _rows(s):
             yield {**each, "run": about}

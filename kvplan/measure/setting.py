@@ -71,7 +71,7 @@ class Setting(NamedTuple):
 
 
 def settle_on(
-    options: Options, model: ModelSpec, observer: Observer, group: Group, peaks: Peaks, progress: Progress
+    options: Options, model: ModelSpec, *, observer: Observer, group: Group, peaks: Peaks, progress: Progress
 ) -> Setting:
     """Decide what is run; InputError when nothing can be."""
     dtype = "bf16" if options.dtype == "auto" else options.dtype
@@ -82,8 +82,16 @@ def settle_on(
     check_runs(whole)
     smallest = (min(options.batches), min(options.contexts))
     guess = partial(_ledger, host=host, context=smallest[1], tokens=smallest[1], batch=smallest[0])
-    fit = choose_layers(model, options.tp, guess, options.layers, options.time_budget_s, peaks, smallest)
-    fit = Fit(*agree(group, tuple(fit)))
+    chosen = choose_layers(
+        model,
+        options.tp,
+        guess,
+        wanted=options.layers,
+        budget_s=options.time_budget_s,
+        peaks=peaks,
+        smallest=smallest,
+    )
+    fit = agree(group, chosen)
     rank = rank_of(model, options.tp, fit.layers)
     prompt = agree(group, _longest_prompt(rank, options, peaks))
     points = agree(group, _points(rank, host, options, prompt))

@@ -88,7 +88,7 @@ class Point(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """Two contexts of one batch give the rate of the cache and the fixed part; other batches keep their own matrices."""
+    """Two contexts of one batch give the cache's rate and the fixed part; other batches keep their own matrices."""
 
     points: tuple[Point, Point]
     kv_s_per_byte: float

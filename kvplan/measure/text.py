@@ -32,9 +32,8 @@ def text_row(s: Setting, decoder: Decoder) -> Row:
     found = generate(decoder, cache, tokens, new)[0].tolist()
     seconds = perf_counter() - start
     text = tokenizer.decode(found)
-    return row(
-        "generation", "tokens/s", observed=new / seconds, context_tokens=len(ids) + new, prompt=prompt, text=text
-    )
+    length = len(ids) + new
+    return row("generation", "tokens/s", observed=new / seconds, context_tokens=length, prompt=prompt, text=text)
 
 
 def prompt_text(given: str) -> str:

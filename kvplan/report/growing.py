@@ -12,7 +12,7 @@ from kvplan.report.words import Row
 Render = Callable[[Sequence[Row]], str]
 
 
-class _NotYet(Exception):
+class _NotYetError(Exception):
     """Leaves the check of a place without writing to it."""
 
 
@@ -24,8 +24,8 @@ class GrowingResult:
         self.rows: list[Row] = []
         self.replaceable = path is not None and (path.is_file() or not path.exists())
         if path is not None:
-            with suppress(_NotYet), open_output(path):
-                raise _NotYet  # a place that cannot be written is refused now, not in ten minutes
+            with suppress(_NotYetError), open_output(path):
+                raise _NotYetError  # a place that cannot be written is refused now, not in ten minutes
 
     def add(self, row: Row) -> None:
         """One more row; a file that can be replaced has it at once."""

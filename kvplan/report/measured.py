@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvplan.report.console import grid
@@ -73,19 +73,26 @@ def figure(value: float | None, unit: str) -> str:
     """A number with its unit as people read it; '-' where there is none."""
     if value is None:
         return "-"
-    if unit == "bytes":
-        return human_bytes(value)
-    if unit == "s":
-        return (
-            f"{value:,.2f} s" if value >= 10 else f"{value * 1e3:,.2f} ms" if value >= 1e-3 else f"{value * 1e6:.1f} us"
-        )
-    if unit == "ratio":
-        return f"{value:.1%}"
-    if unit == "1":
-        return f"{value:.3g}"
-    if unit in ("sessions", "tokens/s", "J"):
-        return f"{value:,.0f}" if unit == "sessions" else f"{value:,.4g} {unit}"
+    if unit in _WORDS:
+        return _WORDS[unit](value)
     for factor, prefix in _SCALES:
         if abs(value) >= factor:
-            return f"{value / factor:,.2f} {prefix}{'B' + unit[5:] if unit.startswith('bytes') else unit}"
+            return f"{value / factor:,.2f} {prefix}{unit.replace('bytes', 'B')}"
     return f"{value:,.0f} {unit}"
+
+
+def _seconds(value: float) -> str:
+    if value >= 10:
+        return f"{value:,.1f} s"
+    return f"{value * 1e3:,.1f} ms" if value >= 1e-3 else f"{value * 1e6:.1f} us"
+
+
+_WORDS: dict[str, Callable[[float], str]] = {
+    "bytes": human_bytes,
+    "s": _seconds,
+    "ratio": "{:.1%}".format,
+    "1": "{:.3g}".format,
+    "sessions": "{:,.0f}".format,
+    "tokens/s": "{:,.4g} tokens/s".format,
+    "J": "{:.3g} J".format,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kvplan.records import Record
-from kvplan.specs.fields import field_specs
+from kvplan.specs.fields import FieldSpec, field_specs
 from kvplan.specs.layers import Attention, Layer
 from kvplan.specs.model import ModelSpec
 from kvplan.specs.writer_order import order_text
@@ -111,15 +111,20 @@ def _derived(a: Attention, hidden: int) -> list[str]:
     return found
 
 
+def _table(section: Record) -> dict[str, FieldSpec]:
+    kind: type = type(section)
+    return field_specs(kind)
+
+
 def _section_paths(section: Record, prefix: str) -> Paths:
     paths: Paths = {}
-    for name, spec in field_specs(type(section)).items():
+    for name, spec in _table(section).items():
         value = getattr(section, name)
         if value == spec.default:
             continue
         if isinstance(value, Record):
             inner = _section_paths(value, f"{prefix}{name}.")
-            first = next(iter(field_specs(type(value))))
+            first = next(iter(_table(value)))
             paths.update(inner or {f"{prefix}{name}.{first}": getattr(value, first)})
         else:
             paths[f"{prefix}{name}"] = value

@@ -155,7 +155,7 @@ def test_a_sentence_broken_over_lines(text_of: TextOf) -> None:
 
 def test_arguments_over_several_lines_and_with_objects() -> None:
     (log,) = read_log(
-        "INFO [utils.py:250] non-default args: {'model_tag': 'a/b', 'kv_transfer_config': KVTransferConfig(kv_connector=\n"
+        "INFO [utils.py:250] non-default args: {'model_tag': 'a/b', 'kv_transfer_config': KVTransferConfig(connector=\n"
         "'LMCacheConnectorV1', kv_buffer_size=1000000000.0, extra={}), 'max_model_len': 1024, 'served_model_name':\n"
         "['it, says {x}'], 'speculative_config': {'method': 'mtp', 'num_speculative_tokens': 3}}\n"
         "INFO [x.py:1] Available KV cache memory: 1.00 GiB\n"
@@ -180,13 +180,16 @@ def test_a_log_cut_at_either_end(cut: float, text_of: TextOf) -> None:
     assert len(read_log(text[place:])) == 1
 
 
+CARD_IN_USE = {"free": gib(12.18), "total": gib(23.56), "memory_fraction": 0.92, "requested": gib(21.67)}
+
+
 @pytest.mark.parametrize(
     ("start", "kind", "phase", "numbers"),
     [
         ("v0.8", "kv_too_small", "", {"max_model_len": 32_768, "needed": gib(0.95), "available": gib(0.93)}),  # V094
         ("v0.6", "kv_too_small", "", {"max_model_len": 131_072, "kv_tokens": 41_200}),  # V136
         ("v0-qwen", "no_cache", "", {}),  # V083
-        ("v0.21", "not_free", "", {"free": gib(12.18), "total": gib(23.56), "memory_fraction": 0.92, "requested": gib(21.67)}),
+        ("v0.21", "not_free", "", CARD_IN_USE),
         ("v0.11", "oom", "sampler", {"max_seqs": 1024}),
     ],
 )  # fmt: skip

@@ -58,6 +58,15 @@ def test_two_engines_in_one_file(capsys: Capsys) -> None:
     assert out.count("qwen3-14b on h100-sxm") == 2
 
 
+def test_a_start_that_repeats_is_shown_once(capsys: Capsys, tmp_path: Path) -> None:
+    text = (DATA / "v0.21-llama-3.1-8b-card-in-use.log").read_text(encoding="utf-8")
+    path = tmp_path / "loop.log"
+    path.write_text("".join(text.replace("pid=90", f"pid={n}") for n in range(100)), encoding="utf-8")
+    _, out, err = run(capsys, str(path))
+    assert out.count("The start failed:") == 1
+    assert "100 starts in the log" in err
+
+
 def test_standard_input(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     data = io.BytesIO(Path(LOG).read_bytes())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))

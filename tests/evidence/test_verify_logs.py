@@ -178,7 +178,7 @@ def test_a_card_that_others_use(log_of: LogOf) -> None:
 def test_memory_ran_out_in_the_sampler(log_of: LogOf) -> None:
     verdict = verify_log(log_of("v0.11"), {"gpu": "h100-sxm"})
     assert any("max_num_seqs" in sentence for sentence in verdict.failures)
-    assert any(fix.startswith("--max-num-seqs") or fix.startswith("--tensor") for fix in verdict.fixes)
+    assert any(fix.startswith(("--max-num-seqs", "--tensor")) for fix in verdict.fixes)
 
 
 def test_nothing_to_compare() -> None:

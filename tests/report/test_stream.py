@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,59 +16,17 @@ from kvplan.errors import InputError, MissingPackageError
 from kvplan.report import stream_text
 from kvplan.report.delimited import csv_text
 from kvplan.report.render import render
-from kvplan.report.stream import Stream, check, parse_order, write
-from kvplan.report.stream_columns import Coded, Part, gathered, join, parts_of, rows_of, slices, take
-from kvplan.report.stream_order import Order, best
-from kvplan.report.stream_progress import shown
-
-TYPES: dict[str, type] = {"model": str, "tokens": int, "bytes": int, "fits": bool, "share": float, "error": str}
-HOSTILE = ("=cmd|' /C calc'!A0", "+1", "-1", "@x", "a,b", 'say "hi"', "two\nlines", "100 % | `x`", "ünï\udcff", "")
-
-
-class Chunk(NamedTuple):
-    rows: int
-    columns: dict[str, Any]
-
-
-def arrays(rows: int, elements: st.SearchStrategy[Any], kind: str) -> st.SearchStrategy[Any]:
-    return st.lists(elements, min_size=rows, max_size=rows).map(lambda values: np.array(values, dtype=kind))
-
-
-def texts(rows: int) -> st.SearchStrategy[Any]:
-    few = st.lists(st.none() | st.sampled_from(HOSTILE) | st.text(max_size=5), min_size=1, max_size=3, unique=True)
-    return few.flatmap(
-        lambda found: arrays(rows, st.integers(0, len(found) - 1), "int64").map(lambda code: Coded(code, tuple(found)))
-    )
-
-
-@st.composite
-def chunks(draw: st.DrawFn) -> Chunk:
-    """As a grid makes them: single values, arrays, few texts; refused rows have few columns."""
-    rows = draw(st.integers(1, 8))
-    numbers = st.integers(-(2**53), 2**53)
-    columns = {
-        "model": draw(st.sampled_from(HOSTILE)),
-        "tokens": draw(numbers | arrays(rows, numbers | st.just(-1), "int64")),
-        "error": draw(st.none() | texts(rows)),
-    }
-    if draw(st.booleans()):
-        columns["bytes"] = draw(numbers | arrays(rows, numbers, "int64"))
-        columns["fits"] = draw(st.booleans() | arrays(rows, st.booleans(), "bool"))
-        columns["share"] = draw(st.none() | st.sampled_from([0.9, 0.25]))
-    return Chunk(rows, columns)
+from kvplan.report.stream import Stream, check, write
+from kvplan.report.stream_columns import gathered, join, parts_of, rows_of, slices, take
+from kvplan.report.stream_order import Order
+from tests.report.streams import TYPES, Chunk, chunks, plain_rows
 
 
 def text_of(found: list[Chunk], form: str, **more: Any) -> bytes:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape", newline="")
     write(found, Stream(TYPES, form, nulls={"tokens": -1}, **more), out)
     out.flush()
-    return out.buffer.getvalue()  # type: ignore[attr-defined]
-
-
-def plain_rows(found: list[Chunk]) -> list[dict[str, Any]]:
-    rows = [row for part in parts_of(found, list(TYPES), {"tokens": -1}) for row in rows_of(part)]
-    assert all(row["tokens"] != -1 for row in rows)
-    return rows
+    return out.buffer.getvalue()
 
 
 def bytes_of(text: str) -> bytes:
@@ -148,61 +105,6 @@ def test_parts_can_be_cut_and_joined(found: list[Chunk]) -> None:
     assert list(rows_of(join([whole, whole]))) == rows + rows
 
 
-@pytest.mark.parametrize("spare", [0, 65_536])
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(chunks(), min_size=1, max_size=6),
-    st.sampled_from(["tokens", "bytes", "fits", "error", "model", "share"]),
-    st.booleans(),
-    st.none() | st.integers(1, 12),
-)
-def test_the_best_are_those_of_a_stable_sort(
-    spare: int, found: list[Chunk], column: str, descending: bool, top: int | None
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvplan.report.stream_order.SPARE", spare)
-        kept = best(parts_of(found, list(TYPES), {"tokens": -1}), Order(column, descending), top)
-    rows = plain_rows(found)
-    known = [row for row in rows if row[column] is not None]
-    expected = sorted(known, key=lambda row: row[column], reverse=descending)
-    assert list(rows_of(kept)) == (expected + [row for row in rows if row[column] is None])[:top]
-
-
-def test_the_best_are_kept_in_little_memory() -> None:
-    seen = 0
-
-    def many() -> Iterator[Part]:
-        nonlocal seen
-        for start in range(0, 3_000_000, 10_000):
-            seen += 1
-            yield Part(10_000, {"n": np.arange(start, start + 10_000) * 7919 % 3_000_017})
-
-    (first, second) = rows_of(best(many(), Order("n", True), 2))
-    assert (first["n"], second["n"]) == (3_000_016, 3_000_015)
-    assert seen == 300
-
-
-@pytest.mark.parametrize(
-    ("text", "order"),
-    [("tokens", Order("tokens")), ("tokens:desc", Order("tokens", True)), ("tokens:asc", Order("tokens"))],
-)
-def test_an_order(text: str, order: Order) -> None:
-    assert parse_order(text, list(TYPES)) == order
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tokns", "--sort: unknown column 'tokns'; did you mean 'tokens'"),
-        ("x", "unknown column 'x'; columns: model, tokens, bytes"),
-        ("tokens:down", "after the colon comes asc or desc, not 'down'"),
-    ],
-)
-def test_no_order(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_order(text, list(TYPES))
-
-
 @pytest.mark.parametrize(
     ("stream", "rows", "message"),
     [
@@ -249,20 +151,3 @@ def test_parquet_without_pyarrow_names_the_command(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'kvplan\[report\]'"):
         check(Stream(TYPES, "parquet"), 1)
-
-
-def test_progress_waits_a_moment_and_is_gone_at_the_end() -> None:
-    times = iter([0.0, 0.5, 1.5, 1.6, 3.0])
-    out = io.StringIO()
-    found = [Chunk(250, {})] * 4
-    assert list(shown(found, 1000, out, clock=lambda: next(times))) == found
-    clear = "\r\x1b[K"
-    assert (
-        out.getvalue() == f"{clear} 50%  500 of 1,000 rows, 2 s left{clear}100%  1,000 of 1,000 rows, 0 s left{clear}"
-    )
-
-
-def test_quick_work_shows_no_progress() -> None:
-    out = io.StringIO()
-    assert len(list(shown([Chunk(1, {})], 1, out, clock=lambda: 0.0))) == 1
-    assert out.getvalue() == ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from kvplan.engines.base import Budget, EngineOptions, Held
-from kvplan.engines.vllm.rules import Flags, Rules
+from kvplan.engines.vllm.rules import EARLIER_SAMPLER, LATER_SAMPLER, Flags, Rules
 from kvplan.engines.vllm.weights import FOUR_BIT, compute_bytes
 from kvplan.units import GIB, Line
 
@@ -24,8 +24,9 @@ OTHER_CARD_BAND = 0.30  # not an H100
 MOE_BAND, TOWER_BAND = 0.25, 0.25  # upwards only: kernels' work space
 GRAPH_BAND = 0.5
 WEIGHT_BAND = 0.01  # of 4-bit weights
-LATER_SAMPLER = 3.616
-EARLIER_SAMPLER = 9.515
+
+# Beside the copies of the logits: copies of a step's activations, and a constant (0.025 and 0.044 GiB).
+_BESIDE_LOGITS = {EARLIER_SAMPLER: (1.277, 26_843_546), LATER_SAMPLER: (1.195, 47_244_640)}
 
 
 def divide(memory_bytes: int, held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Budget:
@@ -95,8 +96,8 @@ def _activation(held: Held, options: EngineOptions, rules: Rules, flags: Flags) 
         return _banded("overhead/activation_peak", ceil(peak), f"ceil({forward})", terms, ACTIVATION_BAND)
     seqs = options.max_seqs or 0
     factor = rules.sampler_factor + (0.5 if size == 4 else 0)  # fp32 logits are copied less
-    terms |= {"sampler_factor": factor, "logits_bytes": 4 * seqs * model.vocab_size}
-    step, rest = _sampler_rest(rules)
+    terms |= {"sampler_factor": factor, "logits_bytes": 4 * min(seqs, batched) * model.vocab_size}
+    step, rest = _BESIDE_LOGITS[rules.sampler_factor]
     terms |= {"step_factor": step, "constant": rest}
     sampler = factor * terms["logits_bytes"] + step * terms["step_bytes"] + rest
     formula = f"ceil(max(sampler_factor * logits_bytes + step_factor * step_bytes + constant, {forward}))"
@@ -104,25 +105,18 @@ def _activation(held: Held, options: EngineOptions, rules: Rules, flags: Flags) 
     return _sampler_band(found, terms, peak, rules, flags)
 
 
-def _sampler_rest(rules: Rules) -> tuple[float, int]:
-    """Beside the logits: copies of a step's activations, and a constant."""
-    if rules.sampler_factor == LATER_SAMPLER:
-        return 1.195, 47_244_640  # 0.044 GiB
-    return 1.277, 26_843_546  # 0.025 GiB
-
-
 def _sampler_band(line: Line, terms: dict[str, int | float], forward: float, rules: Rules, flags: Flags) -> Line:
-    """Up to 0.16 a run or two had the later, smaller form; an unknown version may have either."""
+    """Both forms where a version has been seen with either, or is not known; one sequence where their limit is not."""
     half = int(ACTIVATION_BAND * GIB)
     low, high = line.low or 0, line.high or 0
-    if rules.sampler_factor != LATER_SAMPLER or "version" in flags.unknown:
-        smaller = LATER_SAMPLER * terms["logits_bytes"] + 1.195 * terms["step_bytes"] + 47_244_640
-        low = min(low, int(max(smaller, forward)) - half)
-    if "version" in flags.unknown:
-        larger = EARLIER_SAMPLER * terms["logits_bytes"] + 1.277 * terms["step_bytes"] + 26_843_546
-        high = max(high, int(max(larger, forward)) + half)
+    others = _BESIDE_LOGITS if "version" in flags.unknown else {rules.other_sampler}
+    for factor, (step, rest) in _BESIDE_LOGITS.items():
+        if factor in others:
+            other = int(max(factor * terms["logits_bytes"] + step * terms["step_bytes"] + rest, forward))
+            low, high = min(low, other - half), max(high, other + half)
     if "max_seqs" in flags.unknown:
-        low = min(low, int(max(1.195 * terms["step_bytes"] + 47_244_640, forward)))
+        step, rest = _BESIDE_LOGITS[rules.sampler_factor]
+        low = min(low, int(max(step * terms["step_bytes"] + rest, forward)))
     return line._replace(low=max(0, low), high=high)
 
 

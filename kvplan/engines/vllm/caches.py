@@ -10,6 +10,7 @@ from kvplan.arithmetic import ceil_div
 from kvplan.engines.base import EngineOptions
 from kvplan.engines.vllm.blocks import LayerSpec, Layout, layout
 from kvplan.engines.vllm.rules import Flags, Rules, mla_block
+from kvplan.kv_formats import KV_FORMATS
 from kvplan.memory.cache_groups import CONV_BYTES, STATE_BYTES, CacheGroup, token_bytes
 
 BLOCK = 16  # tokens; vllm/config/cache.py, and the smallest block of FlashAttention's kernels
@@ -93,6 +94,13 @@ def _state_bytes(group: CacheGroup, chosen: Chosen) -> int:
     return conv * (3 + more) // 3 * CONV_BYTES + group.state_elements * size
 
 
+def _token_bytes(group: CacheGroup, chosen: Chosen) -> int:
+    """As the cache's format has it; the indexer of sparse MLA always caches fp8 with a scale (132 bytes for 128)."""
+    if group.kind == "indexer":
+        return KV_FORMATS["fp8_ds_mla"].indexer_bytes(group.k_width)
+    return token_bytes(group, chosen.options.kv)
+
+
 def _spec(group: CacheGroup, chosen: Chosen, block: int, state_page: int | None, apart: bool) -> LayerSpec:
     if group.kind == "state":
         mode, speculative = chosen.state_mode, chosen.flags.speculative_tokens
@@ -100,7 +108,7 @@ def _spec(group: CacheGroup, chosen: Chosen, block: int, state_page: int | None,
         return LayerSpec(
             "state", group.layers, state_page or _state_bytes(group, chosen), tokens, None, mode, speculative
         )
-    each = token_bytes(group, chosen.options.kv)
+    each = _token_bytes(group, chosen)
     if group.kind == "latent":
         each = int(ceil_div(each, chosen.rules.latent_step)) * chosen.rules.latent_step
     if group.kind in ("window", "chunk") and apart:

@@ -16,6 +16,9 @@ from kvplan.units import GIB
 NEWEST = "0.31"
 
 
+EARLIER_SAMPLER, LATER_SAMPLER = 9.515, 3.616
+
+
 class Rules(NamedTuple):
     """What changed between versions; the defaults are those of the oldest one modelled."""
 
@@ -23,7 +26,8 @@ class Rules(NamedTuple):
     generation: int = 0  # V0 or V1 engine
     hybrid_groups: bool = False  # window and chunk layers in groups of their own
     group_threshold: float = 1.25  # #36684, 2026-03: 1.5
-    sampler_factor: float = 9.515  # copies of the logits in fp32 at the sampler's peak
+    sampler_factor: float = EARLIER_SAMPLER  # copies of the logits in fp32 at the sampler's peak
+    other_sampler: float | None = LATER_SAMPLER  # seen in some logs of the version all the same; widens the band
     non_torch_gib: tuple[float, float, float] = (0.1, 0.3, 0.3)  # tp 1, 2, 4 and more
     graphs_reserved: bool = False  # #38284, 2026-04-21
     tokens_by_concurrency: bool = False  # the size line; #40694, #41069
@@ -41,11 +45,13 @@ _CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
     ("0.8", {"generation": 1, "mla_absorbed": False, "latent_step": 1}),  # V1 became the default
     ("0.10", {"hybrid_groups": True}),
     ("0.11", {"non_torch_gib": (0.13, 0.55, 0.55)}),  # logs
-    ("0.17", {"sampler_factor": 3.616, "mxfp4_expert_bytes": (242_000, 348_000)}),  # logs: Qwen3-14B 5.64 to 2.23 GiB
+    # logs: Qwen3-14B 5.64 GiB in 0.16, 2.23 in 0.17
+    ("0.17", {"sampler_factor": LATER_SAMPLER, "other_sampler": None, "mxfp4_expert_bytes": (242_000, 348_000)}),
     ("0.18", {"non_torch_gib": (0.25, 2.08, 2.17), "group_threshold": 1.5}),  # logs of 0.18 and 0.19
     ("0.21", {"memory_fraction": 0.92, "graphs_reserved": True, "tokens_by_concurrency": True}),
     ("0.25", {"state_mode": "align"}),  # logs: off up to 0.22, on in 0.28 and 0.29
     ("0.26", {"in_flight_batches": 2, "mrope_factor": 1}),  # async scheduling; weights of Qwen3.8-27B-FP8
+    ("0.30", {"other_sampler": EARLIER_SAMPLER}),  # a log of 0.31 with model runner V2 fits the earlier form
 )
 OLDEST = _CHANGES[0][0]
 # Versions of which there are start-up logs that the rules were checked against.

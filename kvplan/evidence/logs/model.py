@@ -83,6 +83,13 @@ class EngineLog(Record):
         return None if found is None else str(found)
 
     @property
+    def said(self) -> str:
+        """All that was said, without where and when: two starts that say the same are one."""
+        facts = sorted((name, [seen.value for seen in values]) for name, values in self.facts.items())
+        failures = [(f.kind, f.phase, dict(f.numbers)) for f in self.failures]
+        return repr((self.source, dict(self.arguments), facts, failures, self.command))
+
+    @property
     def started(self) -> bool:
         """Whether a cache was made."""
         return bool(self.all("kv_tokens") or self.all("max_concurrency")) and not self.failures

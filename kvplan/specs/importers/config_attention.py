@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kvplan.specs.importers.config_fields import MOST_HEADS
 from kvplan.specs.importers.config_shape import Shape, layer_sections
 from kvplan.specs.layers import Attention, Indexer, Latent, Rope
 
-Mixer = dict[str, object]
+Mixer = dict[str, Any]
 
 
 def softmax(s: Shape, index: int) -> Mixer:

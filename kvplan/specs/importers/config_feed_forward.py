@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kvplan.specs.importers.config_order import sparse_layers
 from kvplan.specs.importers.config_shape import Shape, layer_sections
 from kvplan.specs.layers import Mlp, Moe
 
-Part = dict[str, object]
+Part = dict[str, Any]
 
 _FOUR_TIMES = ("gpt2", "gptj", "gpt_neo", "gpt_bigcode", "bloom", "falcon", "mpt")  # 4 * hidden where nothing is said
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,7 @@ class _Pairs:
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            seen: set[str] = set()
-            twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+            twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
             raise problem(self.source, "", f"key '{shown(twice)}' appears twice")
         return made
 

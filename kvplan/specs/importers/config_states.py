@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from kvplan.specs.importers.config_fields import MOST_HEADS, Fields
 from kvplan.specs.importers.config_shape import Shape
 from kvplan.specs.layers import Delta, KimiDelta, Lightning, Mamba1, Mamba2, ShortConv
 
-Mixer = dict[str, object]
+Mixer = dict[str, Any]
 
 _EXPAND = ("expand", "mamba_expand")
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from hub_configs import HUB_CONFIGS
 
 from kvplan.errors import KvplanError
 from kvplan.memory.cache_groups import CacheGroup, cache_groups
@@ -17,7 +18,6 @@ from kvplan.specs import zoo
 from kvplan.specs.importers.config import import_config
 from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
-from tests.specs.importers.hub_configs import HUB_CONFIGS
 
 DATA = Path(__file__).parents[2] / "data"
 FILES = sorted(path for path in (DATA / "configs").glob("*.json") if not path.name.endswith(".hf_quant.json"))

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hub_configs import HUB_CONFIGS
 
 from kvplan.errors import KvplanError, SpecError
 from kvplan.specs.importers.config import import_config
 from kvplan.specs.importers.config_json import MAX_BYTES
 from kvplan.specs.writer import to_yaml
-from tests.specs.importers.hub_configs import HUB_CONFIGS
 
 CONFIGS = Path(__file__).parents[2] / "data" / "configs"
 LLAMA: dict[str, Any] = {

@@ -1,0 +1,58 @@
+"""The activation formula against the allocator's events, for every kind of layer that it knows."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from hub_models import attention, dense, spec
+
+from kvplan.measure.activations import Pass, activation_line
+from kvplan.measure.decoder.build import build_decoder
+from kvplan.measure.decoder.cache.contiguous import ContiguousCache
+from kvplan.measure.observe_cpu import allocator_peak
+from kvplan.specs.layers import Layer, Mlp, Moe
+
+WIDE = Mlp(intermediate_size=1200)
+MODELS = {
+    "gated MLP": spec(Layer(attention=attention(6, 2), mlp=WIDE), hidden_size=48),
+    "plain MLP": spec(Layer(attention=attention(6, 6), mlp=Mlp(intermediate_size=1200, gated=False, bias=True))),
+    "wide attention": dense(attention(64, 8)),
+    "norms of queries": dense(attention(64, 8, qk_norm="head")),
+    "window": dense(attention(64, 8, window=40)),
+    "attention alone": spec(Layer(attention=attention(48, 8), norms=1), Layer(mlp=WIDE, norms=1)),
+    "side by side": spec(Layer(attention=attention(6, 2), mlp=WIDE, norms=1)),
+    "four norms": spec(Layer(attention=attention(6, 2), mlp=WIDE, norms=4)),
+    "no positions": dense(attention(64, 8), rope="none"),
+    "large vocabulary": dense(attention(6, 2), vocab_size=40000),
+    "shared expert": spec(
+        Layer(attention=attention(6, 2), moe=Moe(experts=4, active=2, intermediate_size=16, shared_size=900))
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("batch", "tokens"), [(1, 96), (3, 200), (1, 800)])
+@pytest.mark.parametrize("name", MODELS)
+def test_within_five_percent_of_the_events(name: str, batch: int, tokens: int, dtype: torch.dtype) -> None:
+    decoder = build_decoder(MODELS[name], dtype=dtype)
+    cache = ContiguousCache(decoder, batch=batch, capacity=tokens)
+    prompt = torch.zeros(batch, tokens, dtype=torch.int64)
+
+    def prefill() -> None:
+        cache.seek(0)
+        decoder.prefill(prompt, cache)
+
+    prefill()
+    observed = allocator_peak(prefill)
+    line = activation_line(decoder.rank, Pass(batch, tokens, tokens, dtype.itemsize, "cpu"))
+    assert line.bytes == pytest.approx(observed, rel=0.05), line.source
+    assert eval(line.formula, {}, dict(line.terms)) == line.bytes  # noqa: S307 - the ledger's own text
+
+
+def test_the_events_are_the_same_every_time() -> None:
+    x = torch.ones(1000, 1000)
+    (peak,) = {allocator_peak(lambda: (x + x) * 2) for _ in range(3)}
+    assert peak == pytest.approx(2 * x.nbytes, abs=64)  # the sum lives while the product is made
