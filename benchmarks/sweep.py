@@ -1,7 +1,7 @@
 """How fast grids are computed and written, as ratios within one run.
 
-CPU time of the process (all its threads), which other work on the machine disturbs less than the clock; what is compared
-runs interleaved (A B C A B C ...) and the median counts.
+CPU time of the process (all its threads), which other work on the machine disturbs less than the clock; what is
+compared runs interleaved (A B C A B C ...) and the median counts.
 
     python benchmarks/sweep.py             # kvplan[report] must be installed; polars too, to be compared with
     python benchmarks/sweep.py --quick     # a tenth of the rows, nothing is stored
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
 from statistics import median
@@ -81,7 +82,7 @@ def arithmetic(rows: int, repeats: int) -> list[dict[str, Any]]:
     made = []
     for name, options in KINDS.items():
         grid, few = grid_of(options, rows), max(1000, rows // 1000)
-        seconds = interleaved({"grid": lambda g=grid: consume(g), "loop": _loop(options, few)}, repeats)  # type: ignore[misc]
+        seconds = interleaved({"grid": partial(consume, grid), "loop": _loop(options, few)}, repeats)
         rates = {"grid_per_s": grid.size / seconds["grid"], "loop_per_s": few / seconds["loop"]}
         made.append({"kind": name, "rows": grid.size, **rates, "times": rates["grid_per_s"] / rates["loop_per_s"]})
     return made
@@ -126,21 +127,23 @@ def writers(rows: int, repeats: int, folder: Path) -> list[dict[str, Any]]:
         "pandas": lambda: frame.to_csv(folder / "pandas.csv", index=False),
     }
     if _installed("polars"):
-        polars = import_module("polars")
-        works["polars"] = lambda data=polars.from_arrow(table): data.write_csv(folder / "polars.csv")  # type: ignore[misc]
+        data = import_module("polars").from_arrow(table)
+        works["polars"] = lambda: data.write_csv(folder / "polars.csv")
     seconds = interleaved(works, repeats)
     sizes = {name: (folder / f"{name}.csv").stat().st_size for name in works}
     return [{"writer": name, "rows": grid.size, "cpu_s": seconds[name], "bytes": sizes[name]} for name in works]
 
 
 def growth(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
-    """CPU seconds to compute and write as many rows as each size says; the text goes nowhere."""
-    made = []
-    for size in sizes:
-        grid = grid_of(WRITTEN, size)
-        seconds = median(cpu_s(lambda g=grid: write_csv(g, os.devnull)) for _ in range(repeats if size < 10**7 else 1))  # type: ignore[misc]
-        made.append({"rows": grid.size, "cpu_s": seconds, "us_per_row": seconds / grid.size * 1e6})
-    return made
+    """CPU seconds to compute and write as many rows as each size says, and beside the start; the text goes nowhere."""
+    grids = [grid_of(WRITTEN, size) for size in (1, *sizes)]
+    works = {str(grid.size): partial(write_csv, grid, os.devnull) for grid in grids}
+    seconds = interleaved(works, repeats)
+    start = seconds[str(grids[0].size)]
+    return [
+        {"rows": g.size, "cpu_s": seconds[str(g.size)], "us_per_row": (seconds[str(g.size)] - start) / g.size * 1e6}
+        for g in grids[1:]
+    ]
 
 
 def parquet_memory(rows: int, folder: Path) -> dict[str, Any]:
@@ -161,25 +164,26 @@ def parquet_memory(rows: int, folder: Path) -> dict[str, Any]:
 
 def goals(found: dict[str, Any]) -> list[dict[str, Any]]:
     """What we promise, with the figures that decide it."""
-    kinds, cpu = found["arithmetic"], {row["writer"]: row["cpu_s"] for row in found["csv"]}
-    slowest = min(row["grid_per_s"] for row in kinds) / 1e6
-    least = min(row["times"] for row in kinds)
+    slowest = min(row["grid_per_s"] for row in found["arithmetic"]) / 1e6
+    least = min(row["times"] for row in found["arithmetic"])
+    cpu = {row["writer"]: row["cpu_s"] for row in found["csv"]}
     fastest = min((name for name in cpu if name != "kvplan"), key=lambda name: cpu[name])
     ratio = cpu["kvplan"] / cpu[fastest]
-    large, small = found["growth"][-1], found["growth"][1]
+    memory, (*_, small, large) = found["memory"], found["growth"]
     steady = large["us_per_row"] / small["us_per_row"]
-    memory = found["memory"]
-    return [
-        {"goal": f"arrays over a loop of the same lines: {least:.0f} times or more, at least {TIMES}", "met": least >= TIMES},
-        {"goal": f"scenarios a second on a core: {slowest:.1f} million or more, at least {MILLIONS}",
-         "met": slowest >= MILLIONS},
-        {"goal": f"CSV, computing included, over {fastest}'s writing alone, CPU: {ratio:.2f}, at most {MOST_OF_FASTEST}",
-         "met": ratio <= MOST_OF_FASTEST},
-        {"goal": f"CPU of a row among {large['rows']:,} over one among {small['rows']:,}: {steady:.2f}, from 0.67 to 1.5",
-         "met": 1 / 1.5 <= steady <= 1.5},
-        {"goal": f"{memory['rows']:,} rows to Parquet: {memory['peak_gb']:.2f} GB, at most {MOST_GB}",
-         "met": memory["peak_gb"] <= MOST_GB},
-    ]  # fmt: skip
+    judged = {
+        f"arrays over a loop of the same lines: {least:.0f} times or more, at least {TIMES}": least >= TIMES,
+        f"scenarios a second on a core: {slowest:.1f} million or more, at least {MILLIONS}": slowest >= MILLIONS,
+        f"CSV, computed and written, over {fastest}'s writing alone: {ratio:.2f}, at most {MOST_OF_FASTEST}": (
+            ratio <= MOST_OF_FASTEST
+        ),
+        f"a row among {large['rows']:,} over one among {small['rows']:,}: {steady:.2f}, from 0.67 to 1.5": (
+            1 / 1.5 <= steady <= 1.5
+        ),
+        f"{memory['rows']:,} rows to Parquet: {memory['peak_gb']:.2f} GB, at most {MOST_GB}": memory["peak_gb"]
+        <= MOST_GB,
+    }
+    return [{"goal": text, "met": met} for text, met in judged.items()]
 
 
 def _installed(name: str) -> bool:
@@ -207,27 +211,39 @@ def surroundings() -> dict[str, Any]:
 
 def report(found: dict[str, Any]) -> str:
     """The result as Markdown, which is readable on a terminal too."""
-    where = found["machine"]
+    where, memory = found["machine"], found["memory"]
     versions = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
-    lines = ["# Sweeps", "", (
+    kinds = [
+        (
+            r["kind"],
+            f"{r['rows']:,}",
+            f"{r['grid_per_s'] / 1e6:.1f}",
+            f"{r['loop_per_s'] / 1e6:.3f}",
+            f"{r['times']:,.0f}",
+        )
+        for r in found["arithmetic"]
+    ]
+    written = [(r["writer"], f"{r['cpu_s']:.2f}", f"{r['bytes'] / 1e6:.0f}") for r in found["csv"]]
+    sizes = [(f"{r['rows']:,}", f"{r['cpu_s']:.3f}", f"{r['us_per_row']:.2f}") for r in found["growth"]]
+    conditions = (
         f"{where['date']}, {where['cpu']}, {where['cores']} cores, load {where['load_1_minute']} at the start, Python "
         f"{where['python']}; {versions}. CPU time, medians of {found['repeats']} interleaved runs. "
         "Written by `benchmarks/sweep.py`."
-    ), "", "| arithmetic | rows | million/s on a core | a loop, million/s | times |", "|---|--:|--:|--:|--:|"]  # fmt: skip
-    for row in found["arithmetic"]:
-        rates = f"{row['grid_per_s'] / 1e6:.1f} | {row['loop_per_s'] / 1e6:.4f} | {row['times']:,.0f}"
-        lines.append(f"| {row['kind']} | {row['rows']:,} | {rates} |")
-    lines += ["", f"| CSV of {found['csv'][0]['rows']:,} rows | CPU s | MB |", "|---|--:|--:|"]
-    lines += [f"| {row['writer']} | {row['cpu_s']:.2f} | {row['bytes'] / 1e6:.0f} |" for row in found["csv"]]
-    lines += ["", "| rows to CSV | CPU s | microseconds a row |", "|--:|--:|--:|"]
-    lines += [f"| {row['rows']:,} | {row['cpu_s']:.3f} | {row['us_per_row']:.2f} |" for row in found["growth"]]
-    memory = found["memory"]
-    lines += [
-        "",
+    )
+    parts = [
+        "# Sweeps",
+        conditions,
+        _table(("arithmetic", "rows", "million/s on a core", "a loop, million/s", "times"), kinds),
+        _table((f"CSV of {found['csv'][0]['rows']:,} rows", "CPU s", "MB"), written),
+        _table(("rows to CSV", "CPU s", "microseconds a row, beside the start"), sizes),
         f"{memory['rows']:,} rows to Parquet: {memory['peak_gb']:.2f} GB at most, {memory['cpu_s']:.1f} s of CPU.",
+        "\n".join(f"- {'met' if goal['met'] else 'NOT met'}: {goal['goal']}" for goal in found["goals"]),
     ]
-    lines += ["", *(f"- {'met' if goal['met'] else 'NOT met'}: {goal['goal']}" for goal in found["goals"]), ""]
-    return "\n".join(lines)
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ("---", *["--:"] * (len(head) - 1)), *rows))
 
 
 def main() -> int:
@@ -239,10 +255,11 @@ def main() -> int:
     scale = 10 if options.quick else 1
     found: dict[str, Any] = {"machine": surroundings(), "repeats": options.repeats}
     with tempfile.TemporaryDirectory() as folder:
+        # First: a child's peak begins with the memory of its parent.
+        found["memory"] = parquet_memory(10_000_000 // scale, Path(folder))
         found["arithmetic"] = arithmetic(4_000_000 // scale, options.repeats)
         found["csv"] = writers(1_000_000 // scale, options.repeats, Path(folder))
         found["growth"] = growth([10**power // scale for power in (4, 5, 6, 7)], options.repeats)
-        found["memory"] = parquet_memory(10_000_000 // scale, Path(folder))
     found["goals"] = goals(found)
     if not options.quick:
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -122,9 +122,13 @@ def scenario_options(model: ModelSpec, found: Mapping[str, Any], flags: Mapping[
 
 
 def usable_version(text: str | None) -> str | None:
-    """The version in a form that the engine's rules know, or None."""
-    found = _NUMBERED.match(text or "")
-    for version in (found[1], ".".join(found[1].split(".")[:2])) if found else ():
+    """The version in a form that the engine's rules know, or None.
+
+    Whole where they read it: a build of the main branch (0.20.1rc1.dev91) has the rules of the next release.
+    """
+    whole = (text or "").strip().removeprefix("v")
+    found = _NUMBERED.match(whole)
+    for version in (whole, found[1], ".".join(found[1].split(".")[:2])) if found else ():
         try:
             load_engine("vllm", version)
         except InputError:

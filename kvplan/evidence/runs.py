@@ -10,6 +10,7 @@ from typing import Any
 from kvplan.errors import KvplanError
 from kvplan.evidence.names import find_model
 from kvplan.specs.load import load_model
+from kvplan.specs.model import ModelSpec
 
 Run = Mapping[str, str]  # an empty text is unknown
 
@@ -43,6 +44,7 @@ UNPREDICTABLE = {
     "V121": "contradicts itself",
     "V128": "max_num_seqs and version not given",
     "V129": "which checkpoint is not given",
+    "V133": "a GGUF file",
     "V142": "the vision tower's shape is not known",
     "V145": "pipeline over two machines; which rank printed is not known",
     "V160": "max_num_seqs not given",
@@ -60,8 +62,8 @@ def read_runs(path: Path) -> list[dict[str, str]]:
 
 def options_of(run: Run) -> dict[str, Any]:
     """The options of an estimate that a run amounts to."""
-    name, more = _model(run["model"])
-    options: dict[str, Any] = {"model": name, "engine": "vllm", "engine_version": version_of(run), **more}
+    model, more = _model(run["model"])
+    options: dict[str, Any] = {"model": model, "engine": "vllm", "engine_version": version_of(run), **more}
     options |= {"tp": int(run["tp"] or 1), "pp": int(run["pp"] or 1), "eager": run["enforce_eager"] == "True"}
     if run["dtype"] == "float32":
         options |= {"weights": "fp32", "kv_dtype": "fp32"}
@@ -75,6 +77,8 @@ def options_of(run: Run) -> dict[str, Any]:
         options["block_size"] = int(run["block_size"])
     caching = {"on": True, "off": False}.get(run["prefix_caching"])
     options["flags"] = {} if caching is None else {"prefix_caching": caching}
+    if run["engine_version"].startswith("V0"):
+        options["flags"]["v1"] = False
     if run.get("context_parallel"):
         options["flags"]["context_parallel"] = int(run["context_parallel"])
     return options
@@ -92,26 +96,20 @@ def version_of(run: Run) -> str | None:
     return found[0].rstrip(").,;+x")
 
 
-def _model(text: str) -> tuple[str, dict[str, Any]]:
-    """What a run calls its model, as something that can be loaded, and the options that its words stand for."""
+def _model(text: str) -> tuple[ModelSpec, dict[str, Any]]:
+    """The model of a run, and the options that the words beside its name stand for."""
     more: dict[str, Any] = {}
     for suffix, options in _EXTRAS.items():
         if suffix in text:
             more |= options
     plain = re.sub(r"\s*(\(| \+ |, ).*", "", text.split(" + ", maxsplit=1)[0]).strip()
-    return _known(plain, more)
-
-
-def _known(plain: str, more: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-
     try:
-        load_model(plain)
+        return load_model(plain), more
     except KvplanError:
         near = find_model(plain)
         if near is None:
             raise
-        return near.name, {**more, **({"weights": near.weights} if near.weights else {})}
-    return plain, more
+        return load_model(near.name), {**more, **({"weights": near.weights} if near.weights else {})}
 
 
 def card_name(run: Run) -> str:

@@ -39,7 +39,7 @@ def fill(decoder: Decoder, capacity: int, spare_bytes: int, limit: int | None) -
     """Fill the device, or on a CPU a process limited to `limit` bytes, keeping `spare_bytes` for activations."""
     if decoder.place.device.type == "cpu":
         if limit is None:
-            raise InputError("--fill on a CPU needs --memory-limit SIZE: without one the system ends a process")
+            raise ValueError("a CPU is filled up to a limit")
         return _in_child(decoder, capacity, spare_bytes, limit)
     return fill_here(decoder, capacity, spare_bytes)
 

@@ -102,8 +102,6 @@ def _check_fits(ledger: Ledger, what: str) -> None:
 
 
 def _advice(ledger: Ledger) -> str:
-    room = ledger.budget.kv.bytes
-    if room <= 0:
-        return "take a smaller model, fewer --layers, or 16 bits with --dtype bf16"
-    tokens = room * ledger.context // max(1, ledger.slab.bytes)
-    return f"a --context of about {tokens} tokens would fit"
+    if ledger.weights_bytes + ledger.host.baseline_bytes < ledger.host.memory_bytes:
+        return "give a shorter --context"
+    return "take a smaller model, or 16 bits with --dtype bf16"

@@ -142,7 +142,7 @@ def _handle(nvml: Any, uuid: str | None, index: int) -> Any:
         return nvml.nvmlDeviceGetHandleByIndex(index)
     try:
         return nvml.nvmlDeviceGetHandleByUUID(uuid)
-    except nvml.NVMLError_NotFound:
+    except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument):
         if uuid.startswith(("GPU-", "MIG-")):
             raise
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")  # PyTorch leaves the prefix out

@@ -76,7 +76,7 @@ def settle_on(
     """Decide what is run; InputError when nothing can be."""
     dtype = "bf16" if options.dtype == "auto" else options.dtype
     total = observer.total(options.memory_limit)
-    _check_limit(total, options)
+    _check_limit(total, options, observer)
     host = _host(observer, total, dtype)
     whole = rank_of(model, options.tp, len(model.stack))
     check_runs(whole)
@@ -121,7 +121,9 @@ def _ledger(rank: Rank, *, host: Host, context: int, tokens: int, batch: int) ->
     return predict(rank, host, context, prompt)
 
 
-def _check_limit(total: Total, options: Options) -> None:
+def _check_limit(total: Total, options: Options, observer: Observer) -> None:
+    if options.fill and options.memory_limit is None and observer.device.type == "cpu":
+        raise InputError("--fill on a CPU needs --memory-limit SIZE: without one the system ends a process")
     if options.memory_limit is not None and total.baseline_bytes >= options.memory_limit:
         raise InputError(
             f"--memory-limit {human_bytes(options.memory_limit)} is below what the process takes before the first "

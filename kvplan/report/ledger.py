@@ -138,7 +138,7 @@ def _bytes_table(title: str, entries: Sequence[Entry | None], label: int) -> Tab
     ranged = any(entry and entry.low is not None and entry.high is not None for entry in entries)
     share = "share" if all(entry.remark.endswith("%") for entry in entries if entry) else ""
     table = grid(title, "bytes", "", share, *(["between"] if ranged else []), right=frozenset({1, 2, 3}))
-    for column, least in zip(table.columns, (label, 15, 11, 13), strict=False):
+    for column, least in zip(table.columns, (label, 15, 11, 8 if ranged else 13), strict=False):
         column.min_width = least
     for entry in entries:
         if entry is None:
@@ -152,7 +152,9 @@ def _bytes_table(title: str, entries: Sequence[Entry | None], label: int) -> Tab
 def _range(entry: Entry) -> str:
     if entry.low is None or entry.high is None:
         return ""
-    return f"{human_bytes(entry.low)} - {human_bytes(entry.high)}"
+    low, high = human_bytes(entry.low), human_bytes(entry.high)
+    number, _, unit = low.partition(" ")
+    return f"{number} - {high}" if high.endswith(f" {unit}") else f"{low} - {high}"
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], indent: str = "  ") -> Table:

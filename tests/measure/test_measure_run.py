@@ -131,8 +131,10 @@ def test_operations_with_and_without_a_cache_are_those_counted(run: list[dict[st
     assert len(counted) >= 8
     for found in counted:
         assert found["observed"] == pytest.approx(found["predicted"], rel=0.01)
-    assert one(run, "naive_attention_power")["observed"] == pytest.approx(3, abs=0.1)
-    assert one(run, "cached_attention_power")["observed"] == pytest.approx(2, abs=0.1)
+    for quantity, power in (("naive_attention_power", 3), ("cached_attention_power", 2)):
+        found = one(run, quantity)
+        assert found["observed"] == pytest.approx(found["predicted"])
+        assert power - 0.2 < found["observed"] <= power  # the lower powers in n(n+1)(n+2) fade as n grows
 
 
 def test_the_run_is_recorded(run: list[dict[str, Any]]) -> None:
@@ -171,16 +173,14 @@ def test_a_missed_memory_prediction_exits_1(tmp_path: Path) -> None:
         (("--device", "cuda"), 3, "error: --device cuda: "),
         (("--device", "npu"), 2, "expected auto, cpu, cuda, cuda:N or mps"),
         (("--memory-limit", "10MiB"), 2, "is below what the process takes before the first weight"),
-        (("--memory-limit", "400MiB", "--context", "1M"), 2, "tokens would fit"),
+        (("--memory-limit", "400MiB", "--context", "1M"), 2, "give a shorter --context"),
         (("--layers", "9"), 2, "has 4 layers"),
         (("--fill",), 2, "--fill on a CPU needs --memory-limit"),
         (("--tp", "2"), 2, "torchrun --nproc-per-node 2 -m kvplan measure --tp 2"),
         (("--checkpoint", "/no/such"), 2, "no such folder"),
     ],
 )
-def test_what_cannot_be_run_is_a_sentence(
-    tmp_path: Path, options: tuple[str, ...], code: int, message: str
-) -> None:
+def test_what_cannot_be_run_is_a_sentence(tmp_path: Path, options: tuple[str, ...], code: int, message: str) -> None:
     import torch
 
     if options == ("--device", "cuda") and torch.cuda.is_available():

@@ -22,6 +22,8 @@ def has_experts(s: Shape) -> bool:
         return True
     value = s.f.value("experts")
     if value == 1:  # one expert is an MLP, whatever else is said of it
+        if s.f.text("model_type") == "hunyuan_v1_moe":
+            s.f.refuse(s.f.name("experts"), "one expert beside a shared one is not known in this family")
         for meaning in ("active", "shared_experts", "expert_size", "use_mixed_mlp_moe", "use_cla", "cla_share_factor"):
             s.f.value(meaning)
     return value is not None and max(s.f.each("experts", s.layers, minimum=0)) > 1
