@@ -300,33 +300,39 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def main(argv: list[str] | None = None) -> None:
-    options = parsed(argv)
-    torch.set_num_threads(1)
-    prefer_heap()
-    batches = (1,) if options.quick else (1, 8)
-    rate = _copy_rate()
-    rows: list[dict[str, Any]] = []
-    for shape in options.shapes.split(","):
-        for dtype in options.dtypes.split(","):
-            kv_pair(dtype)  # refuses a mistyped format before anything is built
-            cases = [Case(shape, dtype, batch, context) for batch in batches for context in (128, 2048)]
-            rows += run_shape(shape, dtype, cases, options)
-            gc.collect()
-    run = {
+def conditions(note: str) -> dict[str, Any]:
+    return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": cpu_name(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: version_of(name) for name in PACKAGES},
-        "copy_bytes_per_s": rate,
-        "copy_after_bytes_per_s": _copy_rate(),
-        "note": options.note,
+        "copy_bytes_per_s": _copy_rate(),
+        "note": note,
     }
-    result = {"run": run, "rows": rows}
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    options.output.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
+
+
+def save(result: dict[str, Any], path: Path) -> None:
+    """After every set of weights, so that a long run loses nothing."""
+    result["run"]["copy_after_bytes_per_s"] = _copy_rate()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(markdown(result), encoding="utf-8")
+
+
+def main(argv: list[str] | None = None) -> None:
+    options = parsed(argv)
+    torch.set_num_threads(1)
+    prefer_heap()
+    batches = (1,) if options.quick else (1, 8)
+    result: dict[str, Any] = {"run": conditions(options.note), "rows": []}
+    for shape in options.shapes.split(","):
+        for dtype in options.dtypes.split(","):
+            kv_pair(dtype)  # refuses a mistyped format before anything is built
+            cases = [Case(shape, dtype, batch, context) for batch in batches for context in (128, 2048)]
+            result["rows"] += run_shape(shape, dtype, cases, options)
+            gc.collect()
+            save(result, options.output)
     print("\n".join(verdicts(result)))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvplan.loading import load_gpu, load_model
     from kvplan.planning.estimate import Estimate, estimate
     from kvplan.planning.grid import Grid, sweep
     from kvplan.planning.solve import Solution, solve_context
     from kvplan.planning.solve_gpus import solve_gpus
-    from kvplan.specs.load import load_gpu, load_model
 
 __version__ = "0.1.0"
 __all__ = [
@@ -29,8 +29,8 @@ _HOMES = {
     "Grid": "kvplan.planning.grid",
     "Solution": "kvplan.planning.solve",
     "estimate": "kvplan.planning.estimate",
-    "load_gpu": "kvplan.specs.load",
-    "load_model": "kvplan.specs.load",
+    "load_gpu": "kvplan.loading",
+    "load_model": "kvplan.loading",
     "solve_context": "kvplan.planning.solve",
     "solve_gpus": "kvplan.planning.solve_gpus",
     "sweep": "kvplan.planning.grid",

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from kvplan.specs.importers.safetensors import DTYPE_BITS
+from kvplan.importers.safetensors import DTYPE_BITS
 
 Tensors = Mapping[str, tuple[str, tuple[int, ...]]]  # type and shape by name
 

@@ -42,7 +42,7 @@ def test_ceil_div(count, size, pieces):
 
 
 def test_session_units_by_hand():
-    # full: 2 units a block of 16: ceil(100/16) = 7 blocks -> 14; window 40 and one block more: (3 + 1) x 3 = 12; fixed 5
+    # full: 2 units a block of 16: ceil(100/16) = 7 blocks: 14; window 40 and a block more: (3 + 1) x 3 = 12; fixed 5
     assert session_units([Charge(2, None, 16), Charge(3, 40, 16, 1)], 5, 100) == 31
 
 

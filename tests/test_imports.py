@@ -16,9 +16,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Each part of the package may import itself, its own level and the levels before it.
 LEVELS = (
     ("errors", "units", "records", "arithmetic"),
-    ("formats", "kv_formats", "schemes", "specs"),
+    ("formats", "kv_formats", "scheme_keys", "schemes", "specs"),
     ("sharding",),
     ("memory", "speed"),
+    ("importers", "loading"),
     ("engines",),
     ("planning",),
     ("evidence", "fleet", "measure"),

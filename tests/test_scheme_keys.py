@@ -7,6 +7,7 @@ import re
 import pytest
 
 from kvplan.errors import InputError
+from kvplan.loading import load_model
 from kvplan.memory.parameters import widths_of
 from kvplan.memory.tensors import layer_tensors
 from kvplan.memory.weights import stored
@@ -14,7 +15,6 @@ from kvplan.scheme_keys import TENSORS, layer_ranges
 from kvplan.schemes import scheme
 from kvplan.sharding import shard
 from kvplan.specs import zoo
-from kvplan.specs.load import load_model
 
 NAMED = scheme({
     "default": "nvfp4", "attention": "bf16", "attention.o_proj": "fp8", "mlp@0-2": "bf16", "mlp.down_proj": "fp8",

@@ -6,9 +6,9 @@ import pytest
 
 from kvplan import estimate
 from kvplan.errors import InputError
+from kvplan.loading import load_model
 from kvplan.memory.cache_groups import cache_groups
 from kvplan.sharding import shard, stage_sizes, valid_tps
-from kvplan.specs.load import load_model
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ def command(
     output: o.Output = None,
 ) -> int:
     """Show how model B differs from A, field by field, and what each costs in bytes and, with --gpu, in sessions."""
+    from kvplan.loading import load_model
     from kvplan.planning.diff import model_diff
     from kvplan.report.output import open_output
     from kvplan.report.render import format_for, render
-    from kvplan.specs.load import load_model
 
     form = format_for(format, output)
     with open_output(output) as out:

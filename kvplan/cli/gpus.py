@@ -22,9 +22,9 @@ def command(
     output: o.Output = None,
 ) -> int:
     """List the GPUs, search them, or show one with its source, memory to plan with and MIG slices."""
+    from kvplan.loading import load_gpu
     from kvplan.planning.facts import gpu_facts, gpu_summary
     from kvplan.specs import zoo
-    from kvplan.specs.load import load_gpu
 
     if name and (name == "local" or ":" in name or zoo.is_path(name) or zoo.lookup("gpus", name)):
         return show_one(gpu_facts(load_gpu(name)), format, output)

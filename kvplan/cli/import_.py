@@ -44,9 +44,9 @@ def command(
     """Read headers and show what they hold; with -o, write it as a model file. No weights are read, nothing is run."""
     from dataclasses import replace
 
+    from kvplan.importers.checkpoint import read_checkpoint
     from kvplan.planning.agreement import found_facts
     from kvplan.report.output import open_output
-    from kvplan.specs.importers.checkpoint import read_checkpoint
 
     if output is not None and output.suffix.lower() not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: a model file ends in .yaml; `--format` sets how the findings are shown")

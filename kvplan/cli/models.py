@@ -22,9 +22,9 @@ def command(
     output: o.Output = None,
 ) -> int:
     """List the models, search them, or show one with its source and derived figures."""
+    from kvplan.loading import load_model
     from kvplan.planning.facts import model_catalog, model_facts
     from kvplan.specs import zoo
-    from kvplan.specs.load import load_model
 
     if name and (zoo.is_path(name) or zoo.lookup("models", name)):
         return show_one(model_facts(load_model(name)), format, output)

@@ -31,7 +31,9 @@ Gpu = Annotated[
         "--gpu", "-g", help="Zoo name, 8xNAME, NAME:MIG-SLICE, YAML file, or local.", autocompletion=completion.gpus
     ),
 ]
-Engine = Annotated[str, _option("--engine", help="generic (default), textbook or vllm.", autocompletion=completion.engines)]
+Engine = Annotated[
+    str, _option("--engine", help="generic (default), textbook or vllm.", autocompletion=completion.engines)
+]
 EngineVersion = Annotated[str | None, _option("--engine-version", help="Version of the engine's rules.")]
 Context = Annotated[
     str | None, _option("--context", "-c", help="Live tokens of one conversation, e.g. 8k (default 4096).")

@@ -15,8 +15,8 @@ from kvplan.evidence.launch import Launch, parse_launch
 from kvplan.evidence.launch.meaning import meaning_of
 from kvplan.evidence.logs import EngineLog
 from kvplan.evidence.names import find_model
+from kvplan.loading import load_model
 from kvplan.records import Record
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 
 WHOLE_PRECISION = ("bf16", "fp16", "fp32")

@@ -9,10 +9,10 @@ from kvplan.errors import InputError
 from kvplan.evidence.conditions import not_followed, scenario_options, usable_version
 from kvplan.evidence.launch import Launch
 from kvplan.evidence.names import find_model
+from kvplan.loading import load_model
 from kvplan.planning.estimate import estimate
 from kvplan.planning.scenario import DEFAULT_CONTEXT
 from kvplan.records import Record
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 
 

@@ -6,8 +6,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from kvplan.importers.zoo_checkpoints import checkpoints
 from kvplan.specs import zoo
-from kvplan.specs.checkpoints import checkpoints
 
 _HUB_CACHE = re.compile(r"models--([\w.-]{1,100}?)--([\w.-]{1,150})")
 _QUANTISED: tuple[tuple[re.Pattern[str], str | None], ...] = tuple(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kvplan.errors import KvplanError
 from kvplan.evidence.names import find_model
-from kvplan.specs.load import load_model
+from kvplan.loading import load_model
 from kvplan.specs.model import ModelSpec
 
 Run = Mapping[str, str]  # an empty text is unknown
@@ -17,6 +18,7 @@ Run = Mapping[str, str]  # an empty text is unknown
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?\S*")
 _ASSUMED = re.compile(r"(?<=vLLM ~)\d+\.\d+")
 _MAIN_BUILD = re.compile(r"0\.1\.dev\d+.*\((\d{4})-(\d\d)")  # a build without a tag: only its month is known
+_V0_MONTHS = {"2024-12": "0.6"}  # of a V0 engine without a number: 0.6.5 and 0.6.6 are of that month
 _EXTRAS: dict[str, dict[str, Any]] = {
     "+ LoRA (max_loras 2, rank 16)": {"lora_rank": 16, "max_loras": 2},
     "+ MTP (1 token)": {"extras": "all"},
@@ -92,10 +94,11 @@ def version_of(run: Run) -> str | None:
     text = run["engine_version"]
     found = _VERSION.search(text) or _ASSUMED.search(run["assumed"])
     if not found or found[0].startswith("20"):
-        return None
+        return _V0_MONTHS.get(text.removeprefix("V0, "))
     return found[0].rstrip(").,;+x")
 
 
+@cache
 def _model(text: str) -> tuple[ModelSpec, dict[str, Any]]:
     """The model of a run, and the options that the words beside its name stand for."""
     more: dict[str, Any] = {}

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kvplan.errors import KvplanError
+from kvplan.loading import load_model
 from kvplan.measure.decode_rows import decode_rows, together
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.parallel import Group
@@ -27,7 +28,6 @@ from kvplan.measure.step_model import prefill_work, step_work
 from kvplan.memory.weights import stored, weight_lines
 from kvplan.schemes import scheme
 from kvplan.specs.attention import with_attention
-from kvplan.specs.load import load_model
 from kvplan.units import human_bytes
 
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # CUDA's allocator, the CPU's

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from kvplan.importers.checkpoint import Checkpoint, Found
 from kvplan.memory.weights import EXTRA_BYTES, SPECULATION_EXTRAS, stored
 from kvplan.planning.facts import model_facts
 from kvplan.schemes import scheme
 from kvplan.sharding import shard
-from kvplan.specs.importers.checkpoint import Checkpoint, Found
 from kvplan.specs.model import ModelSpec
 
 _FIGURES = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvplan.errors import InputError
 from kvplan.kv_formats import kv_pair
+from kvplan.loading import load_model
 from kvplan.memory.cache_groups import CacheGroup, cache_groups, state_bytes, token_bytes
 from kvplan.memory.parameters import active_parameters, parameters
 from kvplan.memory.weights import stored
@@ -15,7 +16,6 @@ from kvplan.schemes import scheme
 from kvplan.sharding import shard, valid_tps
 from kvplan.specs import zoo
 from kvplan.specs.gpu import GpuSpec
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 
 CATALOG = "catalog.json"

@@ -11,6 +11,7 @@ from kvplan.arithmetic import NO_LIMIT
 from kvplan.engines import SEQS_IN_BUDGET
 from kvplan.engines.base import Budget
 from kvplan.errors import InputError
+from kvplan.loading import load_model
 from kvplan.planning.axes import parse_axis
 from kvplan.planning.estimate import checked_bytes, kv_ends
 from kvplan.planning.figures import Numbers, figures, longest_alone
@@ -20,7 +21,6 @@ from kvplan.planning.row import Labels, band, constants, results
 from kvplan.planning.scenario import Scenario, check_lengths, make_scenario
 from kvplan.planning.structure import Stage, budget_of, stages_of
 from kvplan.specs.gpu_lookup import GpuChoice, parse_gpu
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 from kvplan.units import MAX_TOKENS
 

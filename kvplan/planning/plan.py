@@ -12,13 +12,13 @@ from typing import Any
 from kvplan.engines import load_engine
 from kvplan.errors import InputError, Problem, SpecError
 from kvplan.kv_formats import kv_pair
+from kvplan.loading import load_model
 from kvplan.planning.axes import NUMERIC, parse_axis
 from kvplan.planning.grid import OPTIONS
 from kvplan.records import Record
 from kvplan.schemes import scheme
 from kvplan.specs.expectations import Condition, Tolerance
 from kvplan.specs.gpu_lookup import GpuChoice, parse_gpu
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 from kvplan.specs.nodes import join, report
 from kvplan.specs.plan import Deployment, PlanText, Value, read_plan

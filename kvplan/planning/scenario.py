@@ -11,12 +11,12 @@ from kvplan.engines import load_engine
 from kvplan.engines.base import Defaults, Engine, EngineOptions
 from kvplan.errors import InputError
 from kvplan.kv_formats import KvPair, kv_pair
+from kvplan.loading import load_model
 from kvplan.records import Record
 from kvplan.schemes import Scheme, scheme
 from kvplan.specs.attention import with_attention
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.gpu_lookup import parse_gpu
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 from kvplan.units import MAX_TOKENS, parse_size, parse_tokens
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kvplan.cli.main import main
+from kvplan.loading import load_model
 from kvplan.planning.diff import COSTS, costs, model_diff
-from kvplan.specs.load import load_model
 
 
 def diff(a: str, b: str, gpu: str | None = None) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ import sys
 import pytest
 
 from kvplan.cli.main import main
+from kvplan.loading import load_model
 from kvplan.planning.facts import model_catalog, model_summary
 from kvplan.specs import zoo
-from kvplan.specs.load import load_model
 
 BASE = ["estimate", "--model", "mistral-7b", "--gpu", "a100-80g"]
 
@@ -195,10 +195,13 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("argv", [["models"], ["models", "qwen3-0.6b"], ["gpus"], ["gpus", "h100-sxm"], ["engines"],
-                                  ["schema", "model"], ["schema", "gpu"], ["--help"], ["estimate", "--help"]])  # fmt: skip
-def test_other_commands_answer(capsys, argv):
-    code, out, err = run(capsys, *argv)
+@pytest.mark.parametrize(
+    "line",
+    ["models", "models qwen3-0.6b", "gpus", "gpus h100-sxm", "engines", "schema model", "schema gpu", "--help",
+     "estimate --help"],
+)  # fmt: skip
+def test_other_commands_answer(capsys, line):
+    code, out, err = run(capsys, *line.split())
     assert (code, err) == (0, "")
     assert out
 

@@ -12,7 +12,7 @@ from gguf_models import dense, edges, in_block, keys, latent, mlp, norms
 from gguf_models import write as write_gguf
 
 from kvplan.cli.main import main
-from kvplan.specs.load import load_model
+from kvplan.loading import load_model
 
 
 def run(*argv: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

@@ -8,9 +8,9 @@ import pytest
 from kvplan import estimate
 from kvplan.evidence.runs import UNPREDICTABLE, read_runs
 from kvplan.evidence.score import Score, scores, summary
+from kvplan.importers.zoo_checkpoints import checkpoints
+from kvplan.loading import load_model
 from kvplan.specs import zoo
-from kvplan.specs.checkpoints import checkpoints
-from kvplan.specs.load import load_model
 
 RUNS = read_runs(Path(__file__).parent.parent / "data" / "vllm_logs.csv")
 SCORES = [each for each in scores(RUNS) if isinstance(each, Score)]
@@ -22,7 +22,8 @@ def of(quantity):
 
 def known_cards(each):
     """H100 and A100 under versions that are settled."""
-    return (each.gpu or "").startswith(("h100", "a100")) and int(each.version.split(".")[1]) < 21
+    card = (each.gpu or "").startswith(("h100", "a100"))
+    return card and each.version is not None and int(each.version.split(".")[1]) < 21
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,8 @@ def test_weights():
     assert found.scores >= 55
     assert found.median < 0.001
     assert found.p90 < 0.007
-    assert found.worst < 0.025
+    assert max(abs(each.error) for each in of("weights") if "fp4" not in each.format) < 0.025
+    assert found.worst < 0.03  # NVFP4, whose kernels keep more on some cards
 
 
 def test_memory_for_the_cache_end_to_end():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kvplan.loading import load_model
 from kvplan.memory.parameters import active_parameters, distinct_layers, edge_tensors, parameters, widths_of
 from kvplan.memory.tensors import layer_tensors, stored_tensors
 from kvplan.sharding import shard
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec, load_model_node
 from kvplan.specs.reader import read_text
 

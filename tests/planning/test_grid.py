@@ -11,7 +11,8 @@ from kvplan.errors import InputError
 from kvplan.planning.grid import Grid, sweep
 
 OPTIONS = {
-    "model": "mistral-7b,gemma-3-27b,deepseek-v3,nemotron-h-8b,gpt-oss-120b,falcon-h1-7b,llama-4-scout,phi-4,gemma-3n-e4b",
+    "model": "mistral-7b,gemma-3-27b,deepseek-v3,nemotron-h-8b,gpt-oss-120b,falcon-h1-7b,llama-4-scout,phi-4,"
+    "gemma-3n-e4b",
     "gpu": "t4,a100-80g,8xh200-sxm",
     "weights": "bf16,awq",
     "kv_dtype": "auto,fp8,q8_0/q4_0",
@@ -50,9 +51,10 @@ def cells(grid):
     "options",
     [
         OPTIONS,
-        {"model": "qwen3-30b-a3b,mixtral-8x7b", "gpu": "8xh100-sxm", "tp": "2,4,8", "ep": "1,2,8", "context": "1k:64k:x2",
-         "shared_prefix": "1k,10k", "max_model_len": "32k", "lora_rank": 16, "reserve": "1GiB,3GiB"},
-        {"model": "llama-2-7b", "attention": "mha,gqa:8,mqa", "kv_budget": "1GiB:60GiB:+7GiB", "context": "100:9000:+77"},
+        {"model": "qwen3-30b-a3b,mixtral-8x7b", "gpu": "8xh100-sxm", "tp": "2,4,8", "ep": "1,2,8",
+         "context": "1k:64k:x2", "shared_prefix": "1k,10k", "max_model_len": "32k", "lora_rank": 16, "reserve": "1GiB,3GiB"},
+        {"model": "llama-2-7b", "attention": "mha,gqa:8,mqa", "kv_budget": "1GiB:60GiB:+7GiB",
+         "context": "100:9000:+77"},
         {"model": "mistral-7b,llama-2-7b", "gpu": "a100-80g", "engine": "generic,textbook", "dp": "1,3"},
     ],
     ids=["many", "prefix", "budgets", "engines"],

@@ -73,7 +73,7 @@ def test_a_shared_prefix_is_stored_once():
 
 
 def test_a_draft_model_adds_its_weights_and_its_cache():
-    # smollm2-135m drafts for smollm2-360m (both 49,152 tokens): 134,515,008 x 2 B; 30 x 2 x 3 x 64 x 2 = 23,040 B a token
+    # smollm2-135m drafts for smollm2-360m (same tokens): 134,515,008 x 2 B; 30 x 2 x 3 x 64 x 2 = 23,040 B a token
     plain = estimate("smollm2-360m", "t4")
     found = estimate("smollm2-360m", "t4", draft_model="smollm2-135m")
     assert line(found, "overhead/draft_model").bytes == 2 * 134_515_008

@@ -46,8 +46,8 @@ def test_names_counts_and_slices(text: str, name: str, count: int | None) -> Non
         (
             "apple",
             (
-                "'apple' is not exact; write one of apple-m1, apple-m1-max, apple-m1-pro, apple-m1-ultra, apple-m2, apple-m2-max, "
-                "apple-m2-pro, apple-m2-ultra and 7 more"
+                "'apple' is not exact; write one of apple-m1, apple-m1-max, apple-m1-pro, apple-m1-ultra, apple-m2, "
+                "apple-m2-max, apple-m2-pro, apple-m2-ultra and 7 more"
             ),
         ),
         ("h1000-sxm", "unknown GPU 'h1000-sxm'; did you mean 'h100-sxm'? see `kvplan gpus`"),

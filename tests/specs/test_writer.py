@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvplan.importers.config import import_config
+from kvplan.loading import load_model
 from kvplan.memory.cache_groups import cache_groups
 from kvplan.memory.parameters import active_parameters, parameters
 from kvplan.memory.weights import stored
 from kvplan.schemes import scheme
 from kvplan.sharding import shard
 from kvplan.specs import zoo
-from kvplan.specs.importers.config import import_config
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec, load_model_node
 from kvplan.specs.order import parse_order
 from kvplan.specs.reader import read_text

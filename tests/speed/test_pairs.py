@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kvplan.loading import load_model
 from kvplan.sharding import shard
-from kvplan.specs.load import load_model
 from kvplan.speed.pairs import naive_pairs, prefill_pairs, token_pairs
 from kvplan.speed.work import cached_generation, decode_operations, naive_generation, prefill_operations
 

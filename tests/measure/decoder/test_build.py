@@ -9,13 +9,13 @@ import torch
 from hub_models import CASES, attention, dense, furthest, prompts, spec
 
 from kvplan.errors import InputError
+from kvplan.loading import load_model
 from kvplan.measure.decoder.build import build_decoder, with_layers
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.parallel import Group
 from kvplan.memory.parameters import parameters
 from kvplan.sharding import shard
 from kvplan.specs.layers import Attention, Layer, Mlp, Moe, Rope
-from kvplan.specs.load import load_model
 from kvplan.specs.model import ModelSpec
 
 # one of every arrangement that runs: norms 1, 2, 4, layer norms with and without biases or parameters, biases,

@@ -10,6 +10,7 @@ from hub_models import attention, dense, furthest, prompts
 from torch.nn.functional import silu
 
 from kvplan.arithmetic import ceil_div
+from kvplan.loading import load_model
 from kvplan.measure.decoder.attend import explicit, grouped, scores
 from kvplan.measure.decoder.attention import Attention, Turn
 from kvplan.measure.decoder.build import build_decoder
@@ -22,7 +23,6 @@ from kvplan.measure.decoder.place import Place
 from kvplan.measure.decoder.rope import RopeTable, cos_sin, frequencies, rotate
 from kvplan.specs import layers as shape
 from kvplan.specs.layers import Rope
-from kvplan.specs.load import load_model
 
 HERE = Place(torch.device("cpu"), torch.float32)
 UPI = [1.0, 1, 1, 0]

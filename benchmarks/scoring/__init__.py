@@ -1,0 +1,1 @@
+"""What benchmarks/accuracy.py computes and writes."""
