@@ -13,7 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from scoring.page import page, picture
+from scoring.chart import picture
+from scoring.page import page
 from scoring.result import compute
 
 ROOT = Path(__file__).resolve().parent.parent

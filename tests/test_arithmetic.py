@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvplan.arithmetic import (
+    MAX_UNITS,
     NO_LIMIT,
     Charge,
     at_most,
@@ -86,3 +87,11 @@ def test_longest_context_is_the_inverse(charges, fixed, pool):
         return
     assert longest == 0 or session_units(charges, fixed, longest) <= pool
     assert longest == 2**32 or session_units(charges, fixed, longest + 1) > pool
+
+
+@given(st.integers(1, 2**26), st.integers(1, 2**26), st.integers(-1, 1))
+def test_quotients_of_arrays_are_exact_beside_whole_ones(times, unit, off):
+    """Doubles divide for arrays: what is one below a multiple must not be rounded up to it."""
+    pool = min(times * unit + off, MAX_UNITS)
+    assert whole_sessions(np.array([pool]), np.array([unit])).tolist() == [pool // unit]
+    assert whole_sessions(pool, np.array([2**62 - 1])).tolist() == [0]

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
+from kvplan.evidence.score import Score
+from scoring.result import Result, minor, release, setting
+
 LABELS, PLOT, RIGHT, TOP, STEP = 470, 400, 20, 46, 15  # pixels
 REACH = 6.0  # percent each way; what lies beyond is cut at the edge
 STYLE = """
@@ -68,3 +71,20 @@ def _row(dot: Dot, top: int) -> list[str]:
         f'<rect class="band" x="{left:.1f}" y="{top + 2}" width="{right - left:.1f}" height="7"/>',
         f'<circle class="{side}" cx="{_x(dot.logged):.1f}" cy="{top + 5.5}" r="3.2"/>',
     ]
+
+
+def picture(result: Result) -> str:
+    """docs/accuracy.svg."""
+    found = sorted(
+        result.votes("kv"), key=lambda vote: (minor(vote.first), vote.first.model, vote.first.tp, vote.first.pp)
+    )
+    title = "Logged KV memory less planned, and kvplan's band, in % of the requested memory"
+    return chart(title, [_dot(vote.first) for vote in found])
+
+
+def _dot(each: Score) -> Dot:
+    requested = each.requested or 1
+    assert each.low is not None  # memory end to end has a band
+    assert each.high is not None
+    low, high, logged = ((value - each.predicted) / requested * 100 for value in (each.low, each.high, each.logged))
+    return Dot(f"{setting(each)} | {each.gpu} | {release(each)}", low, high, logged)

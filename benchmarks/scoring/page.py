@@ -8,9 +8,8 @@ from statistics import median
 
 from kvplan import __version__
 from kvplan.evidence.score import Score, Unscored
-from scoring.chart import Dot, chart
 from scoring.reasons import REASONS, WORST
-from scoring.result import Result, Vote, four_bit_floats, known, minor, percentile_90, release, settled, votes
+from scoring.result import Result, Vote, four_bit_floats, known, percentile_90, release, setting, settled, votes
 from scoring.unseen import Held, Refit
 
 DATED = "Computed on "  # how the one line begins that is not compared
@@ -192,16 +191,11 @@ def _worst_row(each: Score) -> str:
     share = "-" if each.share is None else f"{each.share:+.2%}"
     inside = {True: "yes", False: "no", None: "-"}[each.within]
     cells = (
-        each.id, _setting(each), release(each), each.gpu or "-", each.quantity.replace("kv", "KV memory"),
+        each.id, setting(each), release(each), each.gpu or "-", each.quantity.replace("kv", "KV memory"),
         f"{each.predicted:.2f} GiB", f"{each.logged:.2f} GiB", f"{each.error:+.2%}".replace("%", " %"),
         share.replace("%", " %"), inside, REASONS.get((each.id, each.quantity), "not known"),
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
-
-
-def _setting(each: Score) -> str:
-    split = "".join(f" {name} {count}" for name, count in (("tp", each.tp), ("pp", each.pp)) if count > 1)
-    return f"{each.model} {each.format}{split}"
 
 
 def _left_out(result: Result) -> str:
@@ -250,20 +244,3 @@ def _row(name: str, found: Sequence[Vote], *, gib: bool = False) -> str:
 def _spread(errors: Sequence[float], gib: bool) -> list[str]:
     values = (median(errors), percentile_90(errors), max(errors))
     return [f"{value:.3f} GiB" if gib else f"{value:.2%}".replace("%", " %") for value in values]
-
-
-def picture(result: Result) -> str:
-    """docs/accuracy.svg."""
-    found = sorted(
-        result.votes("kv"), key=lambda vote: (minor(vote.first), vote.first.model, vote.first.tp, vote.first.pp)
-    )
-    title = "Logged KV memory less planned, and kvplan's band, in % of the requested memory"
-    return chart(title, [_dot(vote.first) for vote in found])
-
-
-def _dot(each: Score) -> Dot:
-    requested = each.requested or 1
-    assert each.low is not None  # memory end to end has a band
-    assert each.high is not None
-    low, high, logged = ((value - each.predicted) / requested * 100 for value in (each.low, each.high, each.logged))
-    return Dot(f"{_setting(each)} | {each.gpu} | {release(each)}", low, high, logged)

@@ -20,5 +20,5 @@ REASONS = {
     ("V156", "kv"): "0.10 GiB too much planned beside the weights; this log of an L40S does not print by line",
     ("V158", "kv"): "0.09 GiB of a card of 22 GiB; the log prints profile peak and graphs only as one sum",
     ("V159", "kv"): "0.31 with the sampler's earlier form, which fits to 0.01 GiB; the band reaches to it",
-    ("V165", "weights"): "0.5 GiB more than V164, the same checkpoint on another card; kernels of NVFP4 differ by card",
+    ("V165", "weights"): "0.5 GiB more than V164, the same checkpoint on another card and build; cause not known",
 }

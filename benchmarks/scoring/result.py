@@ -115,3 +115,9 @@ def percentile_90(values: Iterable[float]) -> float:
 
 def minor(each: Score) -> int:
     return int(release(each).partition(".")[2]) if each.version else -1
+
+
+def setting(each: Score) -> str:
+    """Model, format and how it is split."""
+    split = "".join(f" {name} {count}" for name, count in (("tp", each.tp), ("pp", each.pp)) if count > 1)
+    return f"{each.model} {each.format}{split}"

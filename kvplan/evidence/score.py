@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 from kvplan.errors import KvplanError
 from kvplan.evidence.cards import Card, find_card
+from kvplan.evidence.kinds import kinds_of
 from kvplan.evidence.runs import UNPREDICTABLE, Run, card_name, options_of
 from kvplan.planning.estimate import Estimate, estimate
 from kvplan.specs.model import ModelSpec
 from kvplan.units import GIB, Line
 
 _ROUNDING = 0.005 * GIB  # logs print two decimals
-_STATES = ("mamba1", "mamba2", "delta", "kimi_delta", "lightning", "short_conv")
-_TOWERS = ("vision_tower", "audio_tower")
 LINES = {  # a printed figure -> its column and the beginnings of the ledger's lines that make it up
     "activation": ("activation_peak_gib", ("overhead/activation", "overhead/expert", "overhead/vision")),
     "non_torch": ("non_torch_gib", ("overhead/non_torch",)),
@@ -121,20 +120,6 @@ def planned(run: Run, options: Mapping[str, Any]) -> Estimate:
     if card is None:
         raise KvplanError(f"the card of {run['id']} is not known")
     return estimate(**{**options, "gpu": card.gpu, "memory_fraction": float(run["gpu_memory_utilization"])})
-
-
-def kinds_of(model: ModelSpec) -> tuple[str, ...]:
-    """The kinds of architecture that a model is of; dense is what is none of the others."""
-    layers = set(model.stack)
-    parts = [layer.attention for layer in layers if layer.attention]
-    found = {
-        "MoE": any(layer.moe for layer in layers),
-        "sliding or chunked": any(part.window or part.chunk for part in parts),
-        "hybrid (state)": any(getattr(layer, name) for layer in layers for name in _STATES),
-        "MLA": any(layer.latent for layer in layers),
-        "multimodal": any(tower in model.extras for tower in _TOWERS),
-    }
-    return tuple(name for name, is_so in found.items() if is_so) or ("dense",)
 
 
 def _weights(run: Run, options: Mapping[str, Any]) -> Iterator[Score]:

@@ -180,7 +180,9 @@ def _figured(options: Mapping[str, Any], found: _Combination | InputError, asked
     )
     of_rows = figures(found.stages, found.kv_budgets, numbers, found.longest)
     figured = results(found.stages, found.budgets, of_rows)
-    low, high = (figures(found.stages, ends, numbers) if ends else None for ends in kv_ends(found.budgets))
+    low, high = (
+        figures(found.stages, ends, numbers, found.longest) if ends else None for ends in kv_ends(found.budgets)
+    )
     if low and high:
         figured |= band(found.budgets, of_rows, low, high)
     columns = {name: _column(asked, value) for name, value in figured.items()}

@@ -21,12 +21,12 @@ def script() -> Any:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         import accuracy
-        from scoring import page, reasons, result
+        from scoring import chart, page, reasons, result
     finally:
         sys.path.pop(0)
 
     class Script:
-        main, text, why, gathered = accuracy, page, reasons, result
+        main, drawn, text, why, gathered = accuracy, chart, page, reasons, result
 
     return Script
 
@@ -56,7 +56,7 @@ def test_the_page_is_up_to_date(script: Any, result: Any) -> None:
     again = "run python benchmarks/accuracy.py --write"
     assert undated(written, script.text.DATED) == undated(script.text.page(result), script.text.DATED), again
     assert sum(line.startswith(script.text.DATED) for line in written.splitlines()) == 1
-    assert script.main.CHART.read_text(encoding="utf-8") == script.text.picture(result), again
+    assert script.main.CHART.read_text(encoding="utf-8") == script.drawn.picture(result), again
 
 
 def test_weights(script: Any, result: Any, errors: Any) -> None:
