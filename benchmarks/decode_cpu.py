@@ -26,6 +26,9 @@ from typing import Any, NamedTuple
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from decode_report import DYNAMIC, LLAMA, OURS, OURS_PLAIN, STATIC, Case, markdown, verdicts
+from hub_rival import dynamic, hub_model, static
+
 from kvplan.kv_formats import kv_pair
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
@@ -39,10 +42,7 @@ from kvplan.specs.model import ModelSpec
 
 RESULTS = Path(__file__).parent / "results" / "decode_cpu.json"
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-OURS, OURS_PLAIN, DYNAMIC, STATIC, LLAMA = "kvplan", "kvplan, plain weights", "DynamicCache", "StaticCache", "llama.cpp"
 PACKAGES = ("torch", "transformers", "xllamacpp", "gguf")
-# bf16 at batch 1 against DynamicCache, StaticCache everywhere, one core's bandwidth at 1B bf16
-GOALS = {"dynamic at 128": 2.0, "dynamic at 2048": 3.0, "static": 1.0, "bandwidth": 0.85, "llama.cpp": 1.0}
 Step = Callable[[], object]
 
 
@@ -73,36 +73,6 @@ SHAPES = {
 }
 
 
-class Case(NamedTuple):
-    """One comparison."""
-
-    shape: str
-    dtype: str
-    batch: int
-    context: int
-
-
-def hub_model(shape: Shape, decoder: Decoder) -> Any:
-    """transformers' Llama that shares the decoder's numbers: copies, since ours are put in another order."""
-    import transformers
-
-    config = transformers.LlamaConfig(
-        hidden_size=shape.hidden, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads, intermediate_size=shape.inner, vocab_size=shape.vocab,
-        tie_word_embeddings=shape.tied, max_position_embeddings=4096, rms_norm_eps=1e-5,
-        attn_implementation="sdpa", torch_dtype=decoder.place.dtype,
-    )  # fmt: skip
-    with torch.device("meta"):
-        model = transformers.LlamaForCausalLM(config)
-    state = {f"model.{n}" if n != "lm_head.weight" else n: slot.target.clone() for n, slot in decoder.slots()}
-    if shape.tied:
-        state["lm_head.weight"] = state["model.embed_tokens.weight"]
-    model.load_state_dict(state, assign=True, strict=False)
-    rotary = type(model.model.rotary_emb)(config)
-    model.model.rotary_emb = rotary
-    return model.eval()
-
-
 def ours(decoder: Decoder, case: Case) -> Step:
     cache = ContiguousCache(decoder, batch=case.batch, capacity=case.context)
     cache.pretend(case.context - 1)
@@ -111,48 +81,6 @@ def ours(decoder: Decoder, case: Case) -> Step:
     def step() -> None:
         cache.seek(case.context - 1)
         decoder.step(tokens, cache)
-
-    return step
-
-
-def dynamic(model: Any, case: Case) -> Step:
-    """Grows by a token at every step, as generation does, from a fresh copy of the same length each time."""
-    from transformers import DynamicCache
-
-    config = model.config
-    size = (case.batch, config.num_key_value_heads, case.context - 1, config.hidden_size // config.num_attention_heads)
-    kept = [[torch.randn(size, dtype=model.dtype) for _ in range(2)] for _ in range(config.num_hidden_layers)]
-    tokens, position = torch.ones(case.batch, 1, dtype=torch.int64), torch.tensor([case.context - 1])
-
-    def step() -> float:
-        cache = DynamicCache()
-        for index, (key, value) in enumerate(kept):
-            cache.update(key[:, :, :-1], value[:, :, :-1], index)  # copied, as the first of two updates
-        start = time.perf_counter()
-        with torch.inference_mode():
-            model(tokens, past_key_values=cache, cache_position=position, use_cache=True, logits_to_keep=1)
-        return time.perf_counter() - start
-
-    return step
-
-
-def static(model: Any, case: Case) -> Step:
-    from transformers import StaticCache
-
-    cache = StaticCache(config=model.config, max_cache_len=case.context)
-    tokens = torch.ones(case.batch, 1, dtype=torch.int64)
-    with torch.inference_mode():  # layers of the cache are made by the first token
-        model(tokens, past_key_values=cache, cache_position=torch.tensor([0]), use_cache=True)
-
-    def step() -> float:
-        for layer in cache.layers:  # newer versions count the tokens themselves
-            if isinstance(getattr(layer, "cumulative_length", None), torch.Tensor):
-                layer.cumulative_length.fill_(case.context - 1)
-        position = torch.tensor([case.context - 1])
-        start = time.perf_counter()
-        with torch.inference_mode():
-            model(tokens, past_key_values=cache, cache_position=position, use_cache=True, logits_to_keep=1)
-        return time.perf_counter() - start
 
     return step
 
@@ -230,51 +158,6 @@ def show(row: dict[str, Any]) -> None:
     ratios = ", ".join(f"{ratio:.2f} x {name}" for name, ratio in row["ratios"].items())
     at = f"{row['shape']} {row['dtype']} batch {row['batch']} context {row['context']}"
     print(f"{at}: tokens/s {rates}; {row['bytes_per_s'] / 1e9:.1f} GB/s; {ratios}", flush=True)
-
-
-HEAD = """# Decode on one core
-
-{date}, {cpu}, one thread, torch {torch}, transformers {transformers}, llama.cpp by xllamacpp {xllamacpp}. Stream copy
-{before:.1f} GB/s before and {after:.1f} GB/s after. {note}
-
-Tokens a second, medians of cases in turn; the last columns say how many times as fast kvplan is.
-
-| shape | dtype | batch | context | kvplan | GB/s | of the copy | x DynamicCache | x StaticCache | x llama.cpp |
-|---|---|--:|--:|--:|--:|--:|--:|--:|--:|
-"""
-
-
-def markdown(result: dict[str, Any]) -> str:
-    about, rows = result["run"], result["rows"]
-    copies = {name: about[f"copy_{key}bytes_per_s"] / 1e9 for name, key in (("before", ""), ("after", "after_"))}
-    head = HEAD.format(**{**about, **about["versions"], **copies})
-    return "\n".join([*(head.rstrip(), *map(_line, rows)), "", "Goals:", "", *(f"- {v}" for v in verdicts(result)), ""])
-
-
-def _line(row: dict[str, Any]) -> str:
-    ratios = [f"{row['ratios'][name]:.2f}" if name in row["ratios"] else "-" for name in (DYNAMIC, STATIC, LLAMA)]
-    cells = [row["shape"], row["dtype"], row["batch"], row["context"], f"{row['tokens_per_s'][OURS]:.1f}"]
-    cells += [f"{row['bytes_per_s'] / 1e9:.1f}", f"{row['share_of_copy']:.0%}", *ratios]
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def verdicts(result: dict[str, Any]) -> list[str]:
-    """Each goal with the worst figure of the cases that it is about."""
-    rows = result["rows"]
-    first = [row for row in rows if row["dtype"] == "bf16" and row["batch"] == 1]
-    figures = {
-        "dynamic at 128": [row["ratios"].get(DYNAMIC) for row in first if row["context"] == 128],
-        "dynamic at 2048": [row["ratios"].get(DYNAMIC) for row in first if row["context"] == 2048],
-        "static": [row["ratios"].get(STATIC) for row in rows],
-        "bandwidth": [row["share_of_copy"] for row in first if row["shape"] == "1B" and row["context"] == 128],
-        "llama.cpp": [row["ratios"].get(LLAMA) for row in first],
-    }
-    lines = []
-    for name, goal in GOALS.items():
-        known = [figure for figure in figures[name] if figure is not None]
-        if known:
-            lines.append(f"{name}: {min(known):.2f}, goal {goal}: {'met' if min(known) >= goal else 'missed'}")
-    return lines
 
 
 def version_of(package: str) -> str | None:

@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
-from kvplan.errors import KvplanError
+from kvplan.errors import InputError, KvplanError
 from kvplan.loading import load_model
+from kvplan.measure.checkpoint import checkpoint_numerics, load_tokenizer
 from kvplan.measure.decode_rows import decode_rows, together
+from kvplan.measure.decoder.build import with_layers
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.parallel import Group
 from kvplan.measure.decoder.place import DTYPES
+from kvplan.measure.decoder.refusals import check_runs
 from kvplan.measure.machine import conditions
 from kvplan.measure.memory_rows import Loaded, memory_rows
 from kvplan.measure.observe import choose, observer_of
@@ -27,7 +30,9 @@ from kvplan.measure.setting import Setting, settle_on
 from kvplan.measure.step_model import prefill_work, step_work
 from kvplan.memory.weights import stored, weight_lines
 from kvplan.schemes import scheme
+from kvplan.sharding import shard
 from kvplan.specs.attention import with_attention
+from kvplan.specs.model import ModelSpec
 from kvplan.units import human_bytes
 
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # CUDA's allocator, the CPU's
@@ -47,7 +52,9 @@ def run(options: Options) -> Iterator[Row]:
     group = join(options.tp, options.device)
     progress = Progress(silent=group.rank > 0)
     try:
-        observer = observer_of(choose(local_device(options.device, group)))
+        device = choose(local_device(options.device, group))
+        check_early(options, model, device)
+        observer = observer_of(device)
         dtype = "bf16" if options.dtype == "auto" else options.dtype
         progress.begin("stream copy and matrix product")
         peaks = Peaks(*agree(group, tuple(measure_peaks(observer.device, DTYPES[dtype], observer.synchronize))))
@@ -58,6 +65,19 @@ def run(options: Options) -> Iterator[Row]:
     finally:
         progress.end()
         leave(group)
+
+
+def check_early(options: Options, model: ModelSpec, device: torch.device) -> None:
+    """Raise InputError for what can be told before anything is timed or built."""
+    if options.layers is not None:
+        with_layers(model, options.layers)
+    check_runs(shard(model, options.tp)[0])
+    if options.fill and options.memory_limit is None and device.type == "cpu":
+        raise InputError("--fill on a CPU needs --memory-limit SIZE: without one the system ends a process")
+    if options.checkpoint:
+        checkpoint_numerics(options.checkpoint)
+    if options.prompt and options.checkpoint:
+        load_tokenizer(options.checkpoint)
 
 
 def _rows(s: Setting) -> Iterator[Row]:

@@ -12,7 +12,6 @@ from kvplan.measure.activations import Pass
 from kvplan.measure.decoder.packing import obstacle
 from kvplan.measure.decoder.parallel import Group
 from kvplan.measure.decoder.place import DTYPES, Place
-from kvplan.measure.decoder.refusals import check_runs
 from kvplan.measure.fit_device import Fit, choose_layers, rank_of
 from kvplan.measure.ledger import Host, Ledger, predict
 from kvplan.measure.observe import Observer, Total
@@ -76,10 +75,9 @@ def settle_on(
     """Decide what is run; InputError when nothing can be."""
     dtype = "bf16" if options.dtype == "auto" else options.dtype
     total = observer.total(options.memory_limit)
-    _check_limit(total, options, observer)
+    _check_limit(total, options)
     host = _host(observer, total, dtype)
     whole = rank_of(model, options.tp, len(model.stack))
-    check_runs(whole)
     smallest = (min(options.batches), min(options.contexts))
     guess = partial(_ledger, host=host, context=smallest[1], tokens=smallest[1], batch=smallest[0])
     chosen = choose_layers(
@@ -121,9 +119,7 @@ def _ledger(rank: Rank, *, host: Host, context: int, tokens: int, batch: int) ->
     return predict(rank, host, context, prompt)
 
 
-def _check_limit(total: Total, options: Options, observer: Observer) -> None:
-    if options.fill and options.memory_limit is None and observer.device.type == "cpu":
-        raise InputError("--fill on a CPU needs --memory-limit SIZE: without one the system ends a process")
+def _check_limit(total: Total, options: Options) -> None:
     if options.memory_limit is not None and total.baseline_bytes >= options.memory_limit:
         raise InputError(
             f"--memory-limit {human_bytes(options.memory_limit)} is below what the process takes before the first "

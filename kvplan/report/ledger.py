@@ -86,6 +86,8 @@ def _card(row: Row) -> list[Entry | None]:
             budget,
             _share(budget, memory),
             "bold red" if missing else "bold",
+            row.get("kv_budget_bytes_low"),
+            row.get("kv_budget_bytes_high"),
         ),
         Entry(f"not requested{fraction}", row["unrequested_bytes"], _share(row["unrequested_bytes"], memory)),
         RULE,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError, did_you_mean
-from kvplan.report.stream_columns import Part, is_array, is_coded, join, take
+from kvplan.report.stream_columns import Part, is_array, is_coded, join, take, values
 
 SPARE = 65_536  # rows kept beside the best before they are weeded out
 
@@ -57,28 +57,43 @@ def _sorted(part: Part, order: Order, top: int | None) -> Part:
 
 
 def _keys(part: Part, order: Order) -> tuple[Any, Any]:
-    """A comparable value for each row, and whether it is known."""
+    """A number for each row that sorts as its value does among these rows, and whether the value is known."""
     import numpy as np
 
     column = part.columns[order.column]
     if is_array(column):
         return np.ma.getdata(column), ~np.ma.getmaskarray(column)
-    texts, codes = (column.texts, column.codes) if is_coded(column) else ((column,), np.zeros(part.rows, dtype=int))
-    known = np.array([text is not None for text in texts])[codes]
-    sample = next((text for text in texts if text is not None), 0)
-    return np.array([type(sample)() if text is None else text for text in texts])[codes], known
+    texts, codes = _coded(column, part.rows)
+    places = {text: place for place, text in enumerate(sorted(text for text in texts if text is not None))}
+    ranks = np.array([places.get(text, -1) for text in texts])[codes]
+    return ranks, ranks >= 0
+
+
+def _coded(column: Any, rows: int) -> tuple[tuple[Any, ...], Any]:
+    """Few values, and which of them each row has."""
+    import numpy as np
+
+    return (column.texts, column.codes) if is_coded(column) else ((column,), np.zeros(rows, dtype=np.int64))
 
 
 def _last(part: Part, order: Order) -> Any:
-    """The key of the last row; None when it is unknown."""
-    keys, known = _keys(part, order)
-    return keys[-1] if known[-1] else None
+    """The value of the last row; None when it is unknown."""
+    found = take(part, slice(part.rows - 1, part.rows), 1)
+    return values(found.columns[order.column], 1)[0]
 
 
 def _before(part: Part, order: Order, worst: Any) -> Part:
-    """The rows that come before one with this key."""
-    keys, known = _keys(part, order)
-    sooner = known & (keys > worst if order.descending else keys < worst)
+    """The rows that come before one with this value."""
+    import numpy as np
+
+    column = part.columns[order.column]
+    if is_array(column):
+        keys, known = _keys(part, order)
+        sooner = known & (keys > worst if order.descending else keys < worst)
+    else:
+        texts, codes = _coded(column, part.rows)
+        sooner = np.array([text is not None and (text > worst if order.descending else text < worst) for text in texts])
+        sooner = sooner[codes]
     if sooner.all():
         return part
     index = sooner.nonzero()[0]

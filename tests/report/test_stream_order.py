@@ -19,7 +19,7 @@ from tests.report.streams import TYPES, Chunk, chunks, plain_rows
 
 
 @pytest.mark.parametrize("spare", [0, 65_536])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(chunks(), min_size=1, max_size=6),
     st.sampled_from(["tokens", "bytes", "fits", "error", "model", "share"]),

@@ -109,11 +109,17 @@ class Vllm:
         vendor = options.gpu is None or options.gpu.vendor == "NVIDIA"
         return self.version in CHECKED and not unseen and vendor
 
-    def notes(self, model: ModelSpec, options: EngineOptions) -> list[str]:  # noqa: ARG002 - the protocol's
-        """Which version was assumed."""
-        if not self.assumed:
-            return []
-        return [f"no --engine-version: vllm {self.version} is assumed, and the band covers earlier versions too"]
+    def notes(self, model: ModelSpec, options: EngineOptions) -> list[str]:
+        """Which version was assumed, and what no log has checked."""
+        found = []
+        if self.assumed:
+            found.append(f"no --engine-version: vllm {self.version} and its defaults are assumed; {EARLIER}")
+        if not self.checked(model, options):
+            found.append(f"no start-up log of vllm {self.version} with such layers and cards has checked this plan")
+        return found
+
+
+EARLIER = "the band allows for the sampler and the graphs of earlier ones, not for their smaller buffers with tp"
 
 
 def _with_mtp(stages: list[list[CacheGroup]], options: EngineOptions) -> list[list[CacheGroup]]:
