@@ -21,7 +21,7 @@ Text = str | None
 def command(
     model: o.Model,
     device: Annotated[str, _option("--device", help="auto (default), cpu, cuda, cuda:N or mps.")] = "auto",
-    dtype: Annotated[str, _option("--dtype", help="Weights and cache: bf16 (default), fp16 or fp32.")] = "auto",
+    dtype: Annotated[str, _option("--dtype", help="bf16, fp16 or fp32 (default: bf16 if quick here).")] = "auto",
     batch: Annotated[Text, _option("--batch", "-b", help="Sessions decoded together, a list (default 1,4).")] = None,
     context: Annotated[Text, _option("--context", "-c", help="Lengths to run at, a list (default 512,2k).")] = None,
     layers: Annotated[Text, _option("--layers", help="Run the first N layers only.")] = None,

@@ -19,7 +19,7 @@ from kvplan.units import human_bytes
 READ_SHARE, PRODUCT_SHARE = 0.3, 0.5
 BUILD_BYTES_PER_S = 1e9
 SHARE_OF_BUDGET = 0.5  # that the smallest run may take; the rest is for longer contexts and larger batches
-PASSES = 12  # of the smallest run: warm-ups, repeats, parts
+STEPS, PROMPTS = 30, 6  # of the smallest run: warm-ups, repeats, parts
 
 Predict = Callable[[Rank], Ledger]
 
@@ -73,9 +73,9 @@ def seconds(rank: Rank, predict: Predict, peaks: Peaks, smallest: tuple[int, int
     """A cautious guess of the smallest run's time."""
     ledger, (batch, context) = predict(rank), smallest
     step, prompt = (work(rank, ledger.host.dtype, batch, context) for work in (step_work, prefill_work))
-    a_pass = (step.bytes + prompt.bytes) / (peaks.copy_bytes_per_s * READ_SHARE)
-    a_pass += prompt.operations / (peaks.product_flops_per_s * PRODUCT_SHARE)
-    return PASSES * a_pass + ledger.weights_bytes / BUILD_BYTES_PER_S
+    a_step = step.bytes / (peaks.copy_bytes_per_s * READ_SHARE)
+    a_prompt = prompt.operations / (peaks.product_flops_per_s * PRODUCT_SHARE)
+    return STEPS * a_step + PROMPTS * a_prompt + ledger.weights_bytes / BUILD_BYTES_PER_S
 
 
 def _most(whole: int, holds: Callable[[int], bool]) -> int:

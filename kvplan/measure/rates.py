@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 
 from kvplan.units import MIB
 
@@ -16,6 +17,7 @@ PRODUCT_SIZE = {"cpu": 256, "mps": 1024, "cuda": 4096}  # to start from
 LARGEST_PRODUCT = 16384
 LONG_ENOUGH_S = 0.1  # of one product
 COPIES, PRODUCTS = 9, 5
+SLOW_HALF = 2.0  # times as slow as fp32: half the bytes do not make up for it
 
 
 class Peaks(NamedTuple):
@@ -43,6 +45,21 @@ def measure_peaks(device: torch.device, dtype: torch.dtype, synchronize: Callabl
     return Peaks(_copy_rate(device, synchronize), _product_rate(device, dtype, synchronize))
 
 
+def quick_dtype(device: torch.device, synchronize: Callable[[], None]) -> str:
+    """bf16, or fp32 on CPUs without instructions for 16 bit, which multiply it many times slower."""
+    if device.type != "cpu":
+        return "bf16"
+    size = PRODUCT_SIZE["cpu"]
+    pairs = [[torch.ones(size, size, dtype=d) for _ in range(2)] for d in (torch.bfloat16, torch.float32)]
+    half, single = (_product_s(a, b, synchronize) for a, b in pairs)
+    return "fp32" if half > SLOW_HALF * single else "bf16"
+
+
+def _product_s(a: torch.Tensor, b: torch.Tensor, synchronize: Callable[[], None]) -> float:
+    """As the decoder multiplies: both by rows."""
+    return median(time_calls(lambda: functional.linear(a, b), PRODUCTS, synchronize))
+
+
 def _copy_rate(device: torch.device, synchronize: Callable[[], None]) -> float:
     size = COPY_BYTES[device.type]
     source = torch.ones(size, dtype=torch.uint8, device=device)
@@ -55,7 +72,7 @@ def _product_rate(device: torch.device, dtype: torch.dtype, synchronize: Callabl
     size, best = PRODUCT_SIZE[device.type], 0.0
     while True:
         a, b = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
-        seconds = median(time_calls(lambda: torch.mm(a, b), PRODUCTS, synchronize))  # noqa: B023 - called at once
+        seconds = _product_s(a, b, synchronize)
         best = max(best, 2 * size**3 / seconds)
         if seconds >= LONG_ENOUGH_S or size >= LARGEST_PRODUCT:
             return best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from kvplan.measure.options import Options
 from kvplan.measure.parallel import LOGIT_TOLERANCE, agree, check_logits, join, leave, local_device
 from kvplan.measure.prefill_rows import prefill_rows, prompts
 from kvplan.measure.progress import Progress
-from kvplan.measure.rates import Peaks, measure_peaks
+from kvplan.measure.rates import Peaks, measure_peaks, quick_dtype
 from kvplan.measure.rows import EXTRAPOLATED, Row, row
 from kvplan.measure.setting import Setting, settle_on
 from kvplan.measure.step_model import prefill_work, step_work
@@ -55,7 +56,9 @@ def run(options: Options) -> Iterator[Row]:
         device = choose(local_device(options.device, group))
         check_early(options, model, device)
         observer = observer_of(device)
-        dtype = "bf16" if options.dtype == "auto" else options.dtype
+        if options.dtype == "auto":
+            options = replace(options, dtype=agree(group, quick_dtype(device, observer.synchronize)))
+        dtype = options.dtype
         progress.begin("stream copy and matrix product")
         peaks = Peaks(*agree(group, tuple(measure_peaks(observer.device, DTYPES[dtype], observer.synchronize))))
         s = settle_on(options, model, observer=observer, group=group, peaks=peaks, progress=progress)

@@ -73,7 +73,7 @@ def settle_on(
     options: Options, model: ModelSpec, *, observer: Observer, group: Group, peaks: Peaks, progress: Progress
 ) -> Setting:
     """Decide what is run; InputError when nothing can be."""
-    dtype = "bf16" if options.dtype == "auto" else options.dtype
+    dtype = options.dtype
     total = observer.total(options.memory_limit)
     _check_limit(total, options)
     host = _host(observer, total, dtype)

@@ -36,14 +36,15 @@ def cache_groups(rank: Rank) -> list[CacheGroup]:
     """The caches of a rank, equal layers together, in the order in which they first appear."""
     counts: dict[CacheGroup, int] = {}
     for layer, count in distinct_layers(rank.layers):
-        for group in _layer_caches(layer, rank.model.hidden_size):
+        for group in layer_caches(layer, rank.model.hidden_size):
             counts[group] = counts.get(group, 0) + count
     return [group._replace(layers=count) for group, count in counts.items()]
 
 
-def _layer_caches(layer: Layer, hidden: int) -> Iterator[CacheGroup]:
+def layer_caches(layer: Layer, hidden: int, *, borrowed: bool = False) -> Iterator[CacheGroup]:
+    """The caches of one layer; with `borrowed` also one that an earlier layer keeps for it."""
     a, m = layer.attention, layer.latent
-    if a and not a.cache_of:
+    if a and (borrowed or not a.cache_of):
         kind = "window" if a.window else "chunk" if a.chunk else "full"
         yield CacheGroup(kind, 1, a.kv_heads, a.head_dim, a.v_head_dim, a.reach)
         if a.indexer:

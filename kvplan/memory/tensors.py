@@ -22,7 +22,7 @@ class Tensor(NamedTuple):
     columns: int = 1
     role: str = "linear"  # linear: multiplied, may be quantised; table: looked up; vector: norms, biases, kernels
     copies: int = 1
-    used: int = 1
+    used: float = 1  # of a rank that holds some of the experts: those a token finds there on average
     lora: bool = False  # one of the seven projections that adapters usually train
 
     @property
@@ -33,7 +33,7 @@ class Tensor(NamedTuple):
     @property
     def active_parameters(self) -> int:
         """Elements that one token passes through."""
-        return self.rows * self.columns * self.used
+        return int(self.rows * self.columns * self.used)
 
 
 class Widths(NamedTuple):
@@ -191,8 +191,13 @@ def _mlp(m: shape.Mlp, hidden: int) -> Iterator[Tensor]:
         yield Tensor("mlp", "mlp_bias", m.intermediate_size * (2 if m.gated else 1) + hidden, 1, "vector")
 
 
+def _active_here(m: shape.Moe) -> float:
+    """Experts of this rank that a token uses; with ep the router spreads them evenly over the ranks."""
+    return m.active if m.here == m.experts else m.active * m.here / m.experts
+
+
 def _moe(m: shape.Moe, hidden: int) -> Iterator[Tensor]:
-    width, active = m.latent_size or hidden, min(m.active, m.here)
+    width, active = m.latent_size or hidden, _active_here(m)
     yield Tensor("router", "router", m.experts, hidden)
     if m.router_bias:
         yield Tensor("router", "router_bias", m.experts, 1, "vector")

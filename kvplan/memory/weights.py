@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
+from kvplan.formats import Format
 from kvplan.memory.parameters import distinct_layers, edge_tensors, widths_of
 from kvplan.memory.tensors import Tensor, Widths, layer_tensors, stored_tensors
 from kvplan.schemes import Scheme
@@ -42,7 +43,7 @@ class StoredTensor(NamedTuple):
 def stored(rank: Rank, scheme: Scheme) -> list[StoredTensor]:
     """Every distinct tensor of the rank with its format and count."""
     counts: dict[StoredTensor, int] = {}
-    for tensor, owner, repeats in _placed(rank, scheme.depends_on_depth):
+    for tensor, owner, repeats in placed(rank, scheme.depends_on_depth):
         entry = _stored(tensor, scheme, owner)
         counts[entry] = counts.get(entry, 0) + repeats * tensor.copies
     found = [entry._replace(times=count) for entry, count in counts.items()]
@@ -73,7 +74,7 @@ def _component_bytes(found: list[StoredTensor]) -> dict[str, int]:
     return sums
 
 
-class _Owner(NamedTuple):
+class Owner(NamedTuple):
     """Where a tensor stands, as far as schemes look at it."""
 
     layer: int = 0  # among the layers of the model that have such a tensor
@@ -83,15 +84,16 @@ class _Owner(NamedTuple):
     at: int = -1  # number among all layers; -1 outside them
 
 
-def _placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, _Owner, int]]:
-    """Tensors with their place and a repeat count; layers apart only where the scheme looks at depth."""
+def placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, Owner, int]]:
+    """Stored tensors with their place and a repeat count; layers apart only where the scheme looks at depth."""
     widths = widths_of(rank.model)
     for tensor in edge_tensors(rank):
-        yield tensor, _Owner(), 1
+        yield tensor, Owner(), 1
     if not by_depth:
         for layer, count in distinct_layers(rank.layers):
+            owner = Owner(layers=len(rank.model.stack), gqa=_gqa(layer), experts=_experts(layer))
             for tensor in stored_tensors(layer, widths):
-                yield tensor, _Owner(), count
+                yield tensor, owner, count
     else:
         owners = _owners(rank.model, widths)
         for index, layer in enumerate(rank.layers, rank.first_layer):
@@ -100,7 +102,7 @@ def _placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, _Owner, int]]:
     for layer in _borrowed(rank):
         for tensor in layer_tensors(layer, widths):
             if tensor not in stored_tensors(layer, widths):
-                yield tensor, _Owner(gqa=_gqa(layer), experts=_experts(layer)), 1
+                yield tensor, Owner(gqa=_gqa(layer), experts=_experts(layer)), 1
 
 
 def _borrowed(rank: Rank) -> list[Layer]:
@@ -110,14 +112,14 @@ def _borrowed(rank: Rank) -> list[Layer]:
     return list(found.values())
 
 
-def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], _Owner]:
+def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], Owner]:
     """The place of every tensor of the whole model, by name and layer."""
     indices: dict[str, list[int]] = {}
     for index, layer in enumerate(model.stack):
         for name in dict.fromkeys(tensor.name for tensor in stored_tensors(layer, widths)):
             indices.setdefault(name, []).append(index)
     return {
-        (name, index): _Owner(place, len(where), _gqa(model.stack[index]), _experts(model.stack[index]), index)
+        (name, index): Owner(place, len(where), _gqa(model.stack[index]), _experts(model.stack[index]), index)
         for name, where in indices.items()
         for place, index in enumerate(where)
     }
@@ -131,12 +133,18 @@ def _experts(layer: Layer) -> int:
     return layer.moe.experts if layer.moe else 0
 
 
-def _stored(tensor: Tensor, scheme: Scheme, owner: _Owner) -> StoredTensor:
+def format_at(tensor: Tensor, scheme: Scheme, owner: Owner) -> Format:
+    """How the scheme stores a tensor at its place."""
+    if tensor.role == "vector":
+        return scheme.vector_format
+    return scheme.format_of(tensor.component, tensor.name, tensor.rows, tensor.columns, **owner._asdict())
+
+
+def _stored(tensor: Tensor, scheme: Scheme, owner: Owner) -> StoredTensor:
     rows, columns = tensor.rows, tensor.columns
-    form = wanted = scheme.vector_format
+    form = wanted = format_at(tensor, scheme, owner)
     if tensor.role != "vector":
         place = owner._asdict()
-        form = scheme.format_of(tensor.component, tensor.name, rows, columns, **place)
         wanted = scheme.intended(tensor.component, tensor.name, rows, columns, **place)
     fallback = wanted.name if wanted.name != form.name else None
     size, formula = form.matrix_bytes(rows, columns), form.formula(rows, columns)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kvplan.arithmetic import session_units
 from kvplan.planning.estimate import Estimate
-from kvplan.speed.traffic import weights_read_bytes
+from kvplan.speed.traffic import kv_read_bytes, weights_read_bytes
 from kvplan.speed.work import Operations, cached_generation, decode_operations, naive_generation, prefill_operations
 
 
@@ -77,7 +77,7 @@ def _operations(name: str, found: Operations, source: str) -> Count:
 def _decode_bytes(e: Estimate) -> Count:
     terms: dict[str, int | float] = {
         "weights_read_bytes": weights_read_bytes(e.stage.rank, e.scenario.weights),
-        "kv_read_bytes": e.kv_bytes_per_session_logical,
+        "kv_read_bytes": kv_read_bytes(e.stage.rank, e.scenario.kv, e.scenario.context),
     }
     value = int(sum(terms.values()))
     source = "one session; the embedding table is looked up, not streamed"
