@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 _ENGINES = {"generic": "Generic", "textbook": "Textbook", "vllm": "Vllm"}
 _VERSIONED = ("vllm",)
-SEQS_IN_BUDGET = frozenset(("vllm",))  # where max_seqs changes what is left for the cache
 ENGINE_NAMES = tuple(_ENGINES)
 _PLANNED = ("sglang", "tensorrt-llm", "llama.cpp", "transformers")
 

@@ -79,6 +79,8 @@ class Engine(Protocol):
     version: str | None
     memory_fraction: float  # requested by default
     unused: tuple[str, ...]  # options this engine's rules do not look at
+    seqs_in_budget: bool  # whether max_seqs changes what is left for the cache
+    length_in_budget: bool  # whether max_model_len does
 
     def defaults(self, gpu: GpuSpec | None) -> Defaults:
         """What the engine takes where the user says nothing."""

@@ -23,7 +23,9 @@ class Generic:
     name = "generic"
     version: str | None = None
     memory_fraction: float = 0.90  # what serving engines took by default up to 2026
-    unused: tuple[str, ...] = ("max_batched_tokens", "eager")
+    unused: tuple[str, ...] = ("max_batched_tokens", "eager", "flags")
+    seqs_in_budget = False
+    length_in_budget = False
 
     def defaults(self, gpu: GpuSpec | None) -> Defaults:  # noqa: ARG002 - the protocol's
         """The fraction; nothing else is limited."""

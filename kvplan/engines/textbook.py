@@ -18,6 +18,7 @@ class Textbook(Generic):
     """Generic, with the numbers people write on a whiteboard; parameters keep their nominal count whatever is asked."""
 
     name = "textbook"
+    unused = (*Generic.unused, "extras", "ep")
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
         """The number on the box, in decimal gigabytes."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import median
+from time import perf_counter
 
 import torch
 
@@ -16,7 +17,7 @@ from kvplan.measure.setting import Setting
 from kvplan.measure.steps import prefill_of
 
 LAYER_TOKENS = {"cpu": 256, "mps": 512, "cuda": 2048}  # of the layer that a prediction is made from
-LAYER_REPEATS, PROMPT_REPEATS = 5, 3
+LAYER_REPEATS, PROMPT_REPEATS = 2, 3
 
 
 def prompts(s: Setting) -> list[int]:
@@ -25,16 +26,26 @@ def prompts(s: Setting) -> list[int]:
 
 
 def prefill_rows(s: Setting, decoder: Decoder) -> Iterator[Row]:
-    """Each length; the layers are timed right before it, so that both see the same machine."""
+    """Each length; layers and prompts take turns, so that both see the same machine."""
     tokens = min(LAYER_TOKENS[s.observer.device.type], s.prompt)
     for prompt in prompts(s):
         s.progress.begin(f"prefill of {prompt} tokens")
-        predicted = None
-        if s.group.size == 1:
-            layers = layer_times(decoder, tokens, LAYER_REPEATS, s.observer.synchronize)
-            predicted = _predicted_s(s, decoder, layers, prompt)
-        samples = time_calls(prefill_of(decoder, 1, prompt), PROMPT_REPEATS, s.observer.synchronize)
-        yield from prefill_point(s, samples, predicted, 1, prompt)
+        work, samples, predicted = prefill_of(decoder, 1, prompt), [], []
+        work()  # a warm-up
+        for _ in range(PROMPT_REPEATS):
+            if s.group.size == 1:  # layers of a divided model wait for each other
+                layers = layer_times(decoder, tokens, LAYER_REPEATS, s.observer.synchronize)
+                predicted.append(_predicted_s(s, decoder, layers, prompt))
+            samples.append(_seconds(s, work))
+        yield from prefill_point(s, samples, median(predicted) if predicted else None, 1, prompt)
+
+
+def _seconds(s: Setting, work: Callable[[], object]) -> float:
+    s.observer.synchronize()
+    start = perf_counter()
+    work()
+    s.observer.synchronize()
+    return perf_counter() - start
 
 
 def _predicted_s(s: Setting, decoder: Decoder, layers: list[LayerTime], prompt: int) -> float:

@@ -23,10 +23,13 @@ def advice(e: Estimate) -> list[str]:
     if e.fits:
         return []
     s = e.scenario
+    found = []
     if e.limited_by == "max_seqs":
         limit = s.engine_options.max_seqs
-        return [f"--max-seqs {limit} is below the {s.sessions} conversations asked for, memory is not; raise it"]
-    found = [f"{human_bytes(e.shortfall_bytes)} are missing on each GPU for {_asked(s)}"]
+        found.append(f"--max-seqs {limit:,} is below the {s.sessions:,} conversations asked for; raise it")
+    if not e.shortfall_bytes:
+        return [*found, "the memory holds them"]
+    found.append(f"{human_bytes(e.shortfall_bytes)} are missing on each GPU for {_asked(s)}")
     if s.sessions and e.max_sessions:
         found.append(f"as it is, {e.max_sessions:,} fit")
     changes = [change for search in (_reserve, _weights, _kv, _context, _tp, _gpu) if (change := search(e))]

@@ -47,7 +47,7 @@ def model_summary(model: ModelSpec) -> dict[str, Any]:
         "parameters": parameters(model),
         "active_parameters": active_parameters(model),
         "layers": len(model.stack),
-        "kv_bytes_per_token": _token_bytes(model, groups, growing_only=True),
+        "kv_bytes_per_token": _token_bytes(model, groups),
         "max_context": model.max_context,
     }
 
@@ -63,7 +63,7 @@ def model_facts(model: ModelSpec) -> dict[str, Any]:
         "parameters": parameters(model),
         "active_parameters": active_parameters(model),
         "weights_bytes": sum(tensor.bytes for tensor in tensors),
-        "kv_bytes_per_token": _token_bytes(model, groups, growing_only=False),
+        "kv_bytes_per_token": _token_bytes(model, groups),
         "state_bytes_per_session": sum(g.layers * state_bytes(g, model.state_dtype) for g in groups),
         "caches": [_cache_text(group) for group in groups],
         "extras": dict(model.extras),
@@ -71,9 +71,10 @@ def model_facts(model: ModelSpec) -> dict[str, Any]:
     }
 
 
-def _token_bytes(model: ModelSpec, groups: list[CacheGroup], *, growing_only: bool) -> int:
+def _token_bytes(model: ModelSpec, groups: list[CacheGroup]) -> int:
+    """What a token adds for as long as the conversation grows; windows are in `caches`."""
     kv = kv_pair(model.kv_dtype or DEFAULT_KV)
-    return sum(g.layers * token_bytes(g, kv) for g in groups if not (growing_only and g.window))
+    return sum(g.layers * token_bytes(g, kv) for g in groups if not g.window)
 
 
 def _cache_text(g: CacheGroup) -> str:

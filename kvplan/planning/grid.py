@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.arithmetic import NO_LIMIT
-from kvplan.engines import SEQS_IN_BUDGET
+from kvplan.engines import load_engine
 from kvplan.engines.base import Budget
 from kvplan.errors import InputError
 from kvplan.loading import load_model
@@ -68,7 +69,7 @@ class Grid:
         self.axes = {name: _axis(name, options[name]) for name in OPTIONS if options.get(name) is not None}
         if "model" not in self.axes:
             raise InputError("a grid needs a model")
-        self._structure = STRUCTURE + BUDGET + (("max_seqs",) if _seqs_in_budget(self.axes) else ())
+        self._structure = STRUCTURE + BUDGET + _numbers_in_budget(self.axes)
         structures = self._count(self._structure)
         if structures > MAX_STRUCTURES:
             raise InputError(f"{structures:,} combinations of models, GPUs and so on are more than {MAX_STRUCTURES:,}")
@@ -107,7 +108,9 @@ class Grid:
                 raise found
             told = told_apart(self.axes, options)
             shortest, longest = (options.get("shared_prefix") or 0) + 1, options.get("max_model_len") or MAX_TOKENS
-            for asked, good in self._numbers.blocks(rows, shortest, longest):
+            fixed: dict[str, Sequence[Any]] = {name: [options[name]] for name in ("sessions", "context") if name in options}
+            axes = NumberAxes(fixed) if fixed else self._numbers
+            for asked, good in axes.blocks(rows, shortest, longest):
                 columns = _figured(options, found, asked, good)
                 yield Chunk(asked.rows, {**columns, **told} if told else columns)
 
@@ -144,7 +147,8 @@ def _combination(
     options: Mapping[str, Any], load: Callable[[Any], ModelSpec], choose: Callable[[str], GpuChoice]
 ) -> _Combination | InputError:
     """With a context that contradicts nothing (each row's own is checked with its numbers); an error is a result."""
-    context = max(options.get("max_model_len") or 0, (options.get("shared_prefix") or 0) + 1)
+    free = max(options.get("max_model_len") or 0, (options.get("shared_prefix") or 0) + 1)
+    context = options.get("context") or free
     model, gpu = options["model"], options.get("gpu")
     try:
         if not isinstance(model, ModelSpec):
@@ -185,7 +189,8 @@ def _figured(options: Mapping[str, Any], found: _Combination | InputError, asked
     )
     if low and high:
         figured |= band(found.budgets, of_rows, low, high)
-    columns = {name: _column(asked, value) for name, value in figured.items()}
+    made = {id(value): _column(asked, value) for value in figured.values()}  # some are the same figure twice
+    columns = {name: made[id(value)] for name, value in figured.items()}
     return {**found.constants, **columns, **given, "error": None}
 
 
@@ -217,9 +222,15 @@ def _refusal(options: Mapping[str, Any], context: int) -> str:
     raise AssertionError("a context that goes with the others was refused")
 
 
-def _seqs_in_budget(axes: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether max_seqs changes what is left for the cache, so that it belongs to the structure."""
-    return "max_seqs" in axes and not SEQS_IN_BUDGET.isdisjoint(axes.get("engine", ()))
+def _numbers_in_budget(axes: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """Numbers that change what an engine leaves for the cache, so that they belong to the structure."""
+    engines = []
+    for name, version in product(axes.get("engine", ("generic",)), axes.get("engine_version", (None,))):
+        with suppress(InputError):  # its rows will say what is wrong with it
+            engines.append(load_engine(name, version))
+    if "max_model_len" not in axes and any(engine.length_in_budget for engine in engines):
+        return NUMBERS
+    return ("max_seqs",) if "max_seqs" in axes and any(engine.seqs_in_budget for engine in engines) else ()
 
 
 def _axis(name: str, value: Any) -> Sequence[Any]:

@@ -42,7 +42,9 @@ class Asked(NamedTuple):
         if value.size != self.rows:
             import numpy as np
 
-            value = np.broadcast_to(value, self.shape)
+            whole = np.empty(self.shape, value.dtype)
+            whole[...] = value
+            value = whole
         return value.reshape(-1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvplan.specs.layers import Rope
 from kvplan.units import human_bytes
@@ -60,8 +60,13 @@ def _fallback_notes(e: Estimate) -> list[str]:
 
 def _unused_notes(e: Estimate) -> list[str]:
     s = e.scenario
-    given = [name for name in s.engine.unused if getattr(s, name) not in (None, False)]
-    return [f"--{name.replace('_', '-')} has no effect with engine {s.engine.name}" for name in given]
+    unset: tuple[Any, ...] = (None, False, {}, 1)  # 1: of ep
+    ignored = [name for name in s.engine.unused if getattr(s, name) not in unset]
+    found = [f"--{name.replace('_', '-')} has no effect with engine {s.engine.name}" for name in ignored]
+    if s.kv_budget is not None:
+        beside = [name for name in ("memory_fraction", "reserve", "lora_rank") if getattr(s, name) is not None]
+        found += [f"--{name.replace('_', '-')} has no effect: the KV memory is given" for name in beside]
+    return found
 
 
 def _model_notes(e: Estimate) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +131,10 @@ def read_model(node: Node, problems: list[Problem]) -> ModelSpec | None:
 
 def _check_formats(spec: ModelSpec, node: Node, problems: list[Problem]) -> None:
     """The names of formats, which only their own modules know."""
-    reads = {"weights": lambda: scheme(spec.weights), "kv_dtype": lambda: spec.kv_dtype and kv_pair(spec.kv_dtype)}
+    reads: dict[str, Callable[[], object]] = {
+        "weights": lambda: scheme(spec.weights),
+        "kv_dtype": lambda: spec.kv_dtype and kv_pair(spec.kv_dtype),
+    }
     for name, read in reads.items():
         try:
             read()

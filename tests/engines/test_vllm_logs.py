@@ -64,7 +64,7 @@ def test_an_unknown_version_widens_the_band():
         (e.budget.kv.high - e.budget.kv.low) / (e.budget.kv.terms["gpu_memory_bytes"] * 0.9) for e in (known, unknown)
     ]
     assert share[0] < 0.015 < share[1] < 0.08
-    assert any("is assumed" in note for note in unknown.notes)
+    assert any("are assumed" in note for note in unknown.notes)
 
 
 @pytest.mark.parametrize("run", sorted(UNPREDICTABLE))

@@ -62,8 +62,9 @@ def _with_band(line: Line, held: Held) -> Line:
 
 def engine_lines(held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> list[Line]:
     """Activation peak, work space of experts and towers, memory outside PyTorch, CUDA graphs."""
+    batched = _batched(options, rules)
     lines = [_activation(held, options, rules, flags)]
-    lines += [line for line in (_experts(held, options), _tower(held, options, flags)) if line]
+    lines += [line for line in (_experts(held, batched), _tower(held, batched, flags)) if line]
     lines.append(_non_torch(held, options, rules))
     if rules.graphs_reserved or "version" in flags.unknown:
         lines.append(_graphs(held, options, rules, flags))
@@ -124,30 +125,30 @@ def _eight_bit(held: Held) -> bool:
     return any(t.format in ("int8", "fp8", "fp8-channel", "fp8-block128") for t in held.tensors)
 
 
-def _experts(held: Held, options: EngineOptions) -> Line | None:
+def _experts(held: Held, batched: int) -> Line | None:
     """Work space of the fused experts; mxfp4 kernels have another, smaller one."""
     moe = next((layer.moe for layer in held.rank.layers if layer.moe), None)
     if moe is None or any(t.component == "experts" and t.format == "mxfp4" for t in held.tensors):
         return None
     width, hidden = moe.intermediate_size, held.rank.model.hidden_size
     terms: dict[str, int | float] = {
-        "batched_tokens": options.max_batched_tokens or 0,
+        "batched_tokens": batched,
         "active_experts": moe.active,
         "expert_width": width,
         "hidden_size": hidden,
     }
-    each = (options.max_batched_tokens or 0) * moe.active * 2
+    each = batched * moe.active * 2
     size = each * max(2 * width, hidden) + each * width
     formula = "batched_tokens * active_experts * 2 * (max(2 * expert_width, hidden_size) + expert_width)"
     return Line("overhead/expert_workspace", size, formula, terms, SOURCE, size, size + int(MOE_BAND * GIB))
 
 
-def _tower(held: Held, options: EngineOptions, flags: Flags) -> Line | None:
+def _tower(held: Held, batched: int, flags: Flags) -> Line | None:
     """The profile run of a vision tower on the largest image."""
     if not flags.multimodal_profile or not any(line.name in TOWERS for line in held.weights):
         return None
     model = held.rank.model
-    step = (options.max_batched_tokens or 0) * model.hidden_size * 2
+    step = batched * model.hidden_size * 2
     constant, share = 64_424_509, 0.5  # 0.06 GiB: Mistral Small, Llama 4
     if (model.family or "").startswith(("gemma3", "gemma4")):
         constant, share = 128_849_019, 1.2  # 0.12 GiB

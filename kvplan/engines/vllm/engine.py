@@ -12,6 +12,7 @@ from kvplan.engines.vllm.budget import divide
 from kvplan.engines.vllm.caches import Chosen, cache_layout
 from kvplan.engines.vllm.rules import CHECKED, Flags, device_defaults, read_flags, rules, version_name, with_flags
 from kvplan.engines.vllm.weights import weight_lines
+from kvplan.errors import InputError
 from kvplan.memory.cache_groups import CacheGroup
 from kvplan.sharding import Rank
 from kvplan.specs.gpu import GpuSpec
@@ -19,6 +20,15 @@ from kvplan.specs.model import ModelSpec
 from kvplan.units import Line
 
 SOURCE = "vLLM: kv_cache_interface, max_memory_usage_bytes"
+KV_FORMATS = (
+    "fp32",
+    "bf16",
+    "fp16",
+    "fp8",
+    "int8",
+    "nvfp4",
+    "fp8_ds_mla",
+)  # --kv-cache-dtype (int8: per token and head)
 UNSEEN = ("kimi_delta", "lightning", "short_conv", "mamba1")  # states without a log to check them against
 
 
@@ -27,12 +37,14 @@ class Vllm:
 
     name = "vllm"
     unused: tuple[str, ...] = ()
+    seqs_in_budget = True  # the sampler is profiled with all of them
 
     def __init__(self, version: str | None = None) -> None:
         self.version: str | None = version_name(version)
         self.assumed = version is None
         self.rules = rules(version_name(version))
         self.memory_fraction = self.rules.memory_fraction
+        self.length_in_budget = self.rules.generation == 0  # V0 profiled with prompts of the whole length
 
     def defaults(self, gpu: GpuSpec | None) -> Defaults:
         """Of the server, by version and card."""
@@ -65,6 +77,9 @@ class Vllm:
 
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """Blocks, charged as the scheduler admits; a unit is one block id."""
+        for part in options.kv:
+            if part.name not in KV_FORMATS:
+                raise InputError(f"vllm has no cache in {part.name}; it has {', '.join(KV_FORMATS)}")
         flags = self.flags(options)
         chosen = Chosen(version_name(self.version), with_flags(self.rules, flags), options, flags)
         found = cache_layout(_with_mtp(stages, options), chosen)
