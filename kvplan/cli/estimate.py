@@ -38,6 +38,7 @@ def _run(given: dict[str, Any], *, strict: bool, explain: bool, format_name: str
     form = format_for(format_name, output)
     lists, fixed = o.split_lists(given)
     launch_notes = _with_launch(lists, fixed)
+    o.keep_inputs(output, given.get("model"), given.get("gpu"), given.get("draft_model"))
     with open_output(output) as out:
         found = estimates(lists, fixed)
         done = [each for each in found if not isinstance(each, Refused)]

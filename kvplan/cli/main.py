@@ -93,21 +93,21 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", 130)
-    except OSError as error:
+    except (OSError, SystemExit) as error:
         return _unwritten(error)
     return result if isinstance(result, int) else 0
 
 
-def _unwritten(error: OSError) -> int:
+def _unwritten(error: OSError | SystemExit) -> int:
     """The reader left, which is no error, or the disk is full."""
-    left = isinstance(error, BrokenPipeError)
-    if not left and error.errno not in DISK_TROUBLE:
+    left = isinstance(error, BrokenPipeError | SystemExit)  # Click makes a SystemExit of a broken pipe
+    if isinstance(error, OSError) and not left and error.errno not in DISK_TROUBLE:
         raise error
     try:
         sys.stdout.flush()
     except OSError:  # what still waits goes nowhere, or Python would try again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0 if left else _fail(f"the result could not be written: {error.strerror}", 2)
+    return 0 if left else _fail(f"the result could not be written: {getattr(error, 'strerror', error)}", 2)
 
 
 def _usage(error: click.UsageError) -> int:
@@ -125,6 +125,9 @@ def _fail(message: str, code: int) -> int:
 
 def run() -> None:
     """The console script."""
+    for name in ("stdout", "stderr"):  # closed by the caller: what is written goes nowhere
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the whole run
     code = main()
     gc.freeze()  # at exit Python would search all modules for garbage, which takes a tenth of a short command's time
     sys.exit(code)

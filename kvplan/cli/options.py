@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from kvplan.cli import completion
+from kvplan.errors import InputError
 
 SCENARIO, OUTPUT = "Scenario", "Output"
 
@@ -190,3 +191,10 @@ def split_lists(options: dict[str, Any]) -> tuple[dict[str, Sequence[Any]], dict
     axes = {name: parse_axis(name, value) if isinstance(value, str) else [value] for name, value in given.items()}
     lists = {name: values for name, values in axes.items() if len(values) > 1}
     return lists, {name: values[0] for name, values in axes.items() if len(values) == 1}
+
+
+def keep_inputs(output: Path | None, *inputs: Any) -> None:
+    """Raise InputError when the output would replace a file that is read, such as the model's own."""
+    files = [Path(given) for given in inputs if isinstance(given, str | Path) and Path(given).is_file()]
+    if output and output.exists() and any(output.samefile(file) for file in files):
+        raise InputError(f"--output {output} is a file that is read here; name another")

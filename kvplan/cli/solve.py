@@ -36,6 +36,7 @@ def command(
 
     _check(what, given, max_gpus)
     form = format_for(format, output)
+    o.keep_inputs(output, given.get("model"), given.get("gpu"), given.get("draft_model"))
     with open_output(output) as out:
         found = _solutions(what, given, {} if max_gpus is None else {"max_gpus": max_gpus})
         rows = [_row(each) for each in found]

@@ -51,6 +51,9 @@ def command(
     stream = _stream(grid, form, human, sort, top)
     check(stream, grid.size)
     tally = _Tally()
+    o.keep_inputs(output, options.get("model"), options.get("gpu"), options.get("draft_model"))
+    if metadata and output and metadata.absolute() == output.absolute():
+        raise InputError(f"--metadata {metadata} is the file of the rows too; name another")
     with _metadata_output(metadata) as about, open_output(output) as out:
         chunks: Iterable[Chunk] = tally.passing(grid.chunks())
         if sys.stderr.isatty() and (output or not sys.stdout.isatty()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kvplan.memory.tensors import Tensor, Widths, layer_tensors, stored_tensors
+from kvplan.memory.tensors import Tensor, Widths, stored_tensors
 from kvplan.sharding import Rank, shard
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def parameters(model: ModelSpec) -> int:
 
 
 def active_parameters(model: ModelSpec) -> int:
-    """Parameters of one token's pass: the experts it uses, shared blocks at every use, every other tensor whole.
+    """Parameters that one token's pass uses: of its experts, every other tensor whole, shared blocks once.
 
     The embedding counts whole, as published active counts have it; a head tied to it is the same matrix, counted once.
     """
     (rank,) = shard(model)
     widths = widths_of(model)
     layers = distinct_layers(rank.layers)
-    inside = sum(n * t.active_parameters for layer, n in layers for t in layer_tensors(layer, widths))
+    inside = sum(n * t.active_parameters for layer, n in layers for t in stored_tensors(layer, widths))
     return inside + sum(t.active_parameters for t in edge_tensors(rank))

@@ -108,7 +108,9 @@ class Grid:
                 raise found
             told = told_apart(self.axes, options)
             shortest, longest = (options.get("shared_prefix") or 0) + 1, options.get("max_model_len") or MAX_TOKENS
-            fixed: dict[str, Sequence[Any]] = {name: [options[name]] for name in ("sessions", "context") if name in options}
+            fixed: dict[str, Sequence[Any]] = {
+                name: [options[name]] for name in ("sessions", "context") if name in options
+            }
             axes = NumberAxes(fixed) if fixed else self._numbers
             for asked, good in axes.blocks(rows, shortest, longest):
                 columns = _figured(options, found, asked, good)

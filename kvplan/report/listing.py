@@ -31,6 +31,8 @@ def listing_view(rows: Sequence[Row], columns: Columns | None = None) -> Table:
     headers = dict(keys) if isinstance(keys, Mapping) else {key: _header(key) for key in keys}
     numbers = frozenset(i for i, key in enumerate(headers) if _numeric([row.get(key) for row in rows]))
     table = grid(*headers.values(), right=numbers)
+    if table.columns:
+        table.columns[0].no_wrap = True  # a name is looked for
     for row in rows:
         table.add_row(*(Text(human(key, row.get(key))) for key in headers))
     return table

@@ -10,7 +10,7 @@ from kvplan.units import human_bytes, human_count
 Row = Mapping[str, Any]
 
 LIMITS = {
-    "weights": "the weights: they leave no room for a KV cache",
+    "weights": "the weights and what lies beside them: they leave no room for a KV cache",
     "context": "the context: not one conversation of this length fits",
     "kv": "KV memory: the next conversation would not find room",
     "state": "recurrent state, the larger part of what a conversation keeps",

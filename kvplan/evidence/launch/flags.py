@@ -73,7 +73,6 @@ _RELEVANT = (
     _engine("enable_chunked_prefill", "long prompts in pieces (always in V1)", "switch", "chunked_prefill"),
     _engine("decode_context_parallel_size", "GPUs that share one request's cache", flag="context_parallel"),
     _engine("prefill_context_parallel_size", "GPUs that share one prompt", flag="pcp"),
-    _engine("num_gpu_blocks_override", "cache blocks, instead of what the memory holds", flag="num_gpu_blocks"),
     _engine("disable_hybrid_kv_cache_manager", "windowed layers keep all tokens", "switch", "hybrid_manager"),
     _engine("mamba_cache_dtype", "format of the recurrent state and the convolution"),
     _engine("mamba_ssm_cache_dtype", "format of the recurrent state"),
@@ -95,6 +94,7 @@ _REFUSED = {
     "offload_group_size": ("value", "weights kept in host memory are not modelled; leave it out"),
     "disable_sliding_window": ("switch", "it caps the context at the window: give --max-model-len instead"),
     "override_attention_dtype": ("value", "another attention format is not modelled"),
+    "num_gpu_blocks_override": ("value", "a number of blocks in place of the memory is not modelled: give --kv-budget"),
     "kv_cache_dtype_skip_layers": ("list", "cache formats by layer are not modelled"),
 }
 

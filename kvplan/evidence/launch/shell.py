@@ -14,7 +14,7 @@ MAX_CHARACTERS = 65_536
 _CONTINUED = re.compile(r"[\\^`][ \t\r]*\n")  # of sh, cmd and PowerShell
 _QUOTES = str.maketrans({0x201C: '"', 0x201D: '"', 0x201E: '"', 0x2018: "'", 0x2019: "'"})  # of text processors
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_TAG = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.?(?:rc|post|dev)\d+){0,2})(?:[-+].*)?")
+_TAG = re.compile(r"v?(\d+\.\d+(?:\.\d+){0,2}(?:\.?(?:rc|post|dev)\d+){0,2})(?:[-+].*)?")
 _OPERATORS = "();<>|&\n"
 _CONTAINER = ("docker", "podman", "nerdctl")
 _WITH_VALUE = frozenset(  # options of `docker run` whose value is the next word
