@@ -89,8 +89,8 @@ def arithmetic(rows: int, repeats: int) -> list[dict[str, Any]]:
 
 def _loop(options: Mapping[str, Any], count: int) -> Callable[[], object]:
     """The lines of an estimate with ints, the structure and the longest context known as the grid knows them."""
-    fixed = {name: value for name, value in options.items() if name not in ("sessions", "max_seqs")}
-    e = estimate(**fixed, **({"max_seqs": 64, "sessions": 8} if "sessions" in options else {}))
+    fixed: dict[str, Any] = {name: value for name, value in options.items() if name not in ("sessions", "max_seqs")}
+    e = estimate(**fixed | ({"max_seqs": 64, "sessions": 8} if "sessions" in options else {}))
     budgets = [budget.kv.bytes for budget in e.budgets if budget]
     asked, longest = numbers(e.scenario), e.figures.max_context_tokens
 

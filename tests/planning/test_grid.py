@@ -52,7 +52,8 @@ def cells(grid):
     [
         OPTIONS,
         {"model": "qwen3-30b-a3b,mixtral-8x7b", "gpu": "8xh100-sxm", "tp": "2,4,8", "ep": "1,2,8",
-         "context": "1k:64k:x2", "shared_prefix": "1k,10k", "max_model_len": "32k", "lora_rank": 16, "reserve": "1GiB,3GiB"},
+         "context": "1k:64k:x2", "shared_prefix": "1k,10k", "max_model_len": "32k", "lora_rank": 16,
+         "reserve": "1GiB,3GiB"},
         {"model": "llama-2-7b", "attention": "mha,gqa:8,mqa", "kv_budget": "1GiB:60GiB:+7GiB",
          "context": "100:9000:+77"},
         {"model": "mistral-7b,llama-2-7b", "gpu": "a100-80g", "engine": "generic,textbook", "dp": "1,3"},
