@@ -15,15 +15,32 @@ from kvplan.errors import InputError
 
 if TYPE_CHECKING:
     from kvplan.planning.grid import Grid
+    from kvplan.planning.plan_grid import PlanGrid
     from kvplan.report.stream import Stream
     from kvplan.report.stream_columns import Chunk
 
 BEST = "max_sessions:desc"  # of --top without --sort
 
 
+PLANNED = "of the plan"  # stands for the model where a plan names its own
+
+
+def take_plan(ctx: typer.Context, path: Path | None) -> Path | None:
+    """With a plan no --model is needed."""
+    if path is not None:
+        ctx.default_map = {**(ctx.default_map or {}), "model": PLANNED}
+    return path
+
+
 @o.with_scenario
 def command(
     given: dict[str, Any],
+    plan: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[PLAN.yaml]", help="Sweep the deployments of a plan.", is_eager=True, callback=take_plan
+        ),
+    ] = None,
     sort: Annotated[
         str | None, typer.Option("--sort", metavar="COLUMN", help="Order by a column; COLUMN:desc turns it around.")
     ] = None,
@@ -40,18 +57,17 @@ def command(
     output: o.Output = None,
 ) -> int:
     """One row for every combination of lists and ranges. Exit 1 when no row fits."""
-    from kvplan.planning.grid import Grid
     from kvplan.report.output import open_output
     from kvplan.report.render import format_for
     from kvplan.report.stream import check, write
 
     options = {name: value for name, value in given.items() if value not in (None, False)}
     form = format_for(format, output)
-    grid = Grid(options)
+    grid = _grid(plan, options)
     stream = _stream(grid, form, human, sort, top)
     check(stream, grid.size)
     tally = _Tally()
-    o.keep_inputs(output, options.get("model"), options.get("gpu"), options.get("draft_model"))
+    o.keep_inputs(output, plan, options.get("model"), options.get("gpu"), options.get("draft_model"))
     if metadata and output and metadata.absolute() == output.absolute():
         raise InputError(f"--metadata {metadata} is the file of the rows too; name another")
     with _metadata_output(metadata) as about, open_output(output) as out:
@@ -66,7 +82,21 @@ def command(
     return 0 if tally.fits else 1
 
 
-def _stream(grid: Grid, form: str, human: bool, sort: str | None, top: int | None) -> Stream:
+def _grid(plan: Path | None, options: dict[str, Any]) -> Grid | PlanGrid:
+    from kvplan.planning.grid import Grid
+
+    if plan is None:
+        return Grid(options)
+    beside = [name for name, value in options.items() if value not in (PLANNED, *o.Scenario._field_defaults.values())]
+    if beside:
+        option = "--" + beside[0].replace("_", "-")
+        raise InputError(f"{option} beside a plan: its deployments have options of their own; write it there")
+    from kvplan.planning.plan_grid import PlanGrid
+
+    return PlanGrid(plan)
+
+
+def _stream(grid: Grid | PlanGrid, form: str, human: bool, sort: str | None, top: int | None) -> Stream:
     from kvplan.arithmetic import NO_LIMIT
     from kvplan.planning.grid_columns import varied
     from kvplan.report.stream import Stream, parse_order

@@ -222,3 +222,42 @@ def test_without_numpy_it_names_the_command(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpy", None)
     code, _, err = run(capsys, *BASE)
     assert (code, err) == (3, "error: a grid needs numpy: pip install 'kvplan[report]'\n")
+
+
+PLAN = """
+deployments:
+  chat:
+    model: mistral-7b
+    gpu: a100-80g
+    context: [4096, 8k]
+    expect: {max_sessions: ">= 50"}
+  code:
+    model: phi-4
+    kv_budget: 60GiB
+    tp: [1, 2]
+"""
+
+
+def test_the_deployments_of_a_plan_are_swept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN)
+    assert main(["sweep", str(path), "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["deployment"], row["context_tokens"], row["tensor_parallel"]) for row in rows] == [
+        ("chat", 4096, 1),
+        ("chat", 8192, 1),
+        ("code", 4096, 1),
+        ("code", 4096, 2),
+    ]
+    # 57.73 GiB / 512 MiB and / 1 GiB; 60 GiB / (40 layers x 2 x 10 heads x 128 x 2 B x 4096 = 800 MiB), half of it at tp 2
+    assert [row["max_sessions"] for row in rows] == [115, 57, 76, 153]
+
+
+def test_options_beside_a_plan_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN)
+    assert main(["sweep", str(path), "--gpu", "t4"]) == 2
+    assert "--gpu beside a plan: its deployments have options of their own" in capsys.readouterr().err
+    assert main(["sweep", str(path), "-o", str(path), "-f", "csv"]) == 2
+    assert "is a file that is read here" in capsys.readouterr().err
+    assert path.read_text() == PLAN
