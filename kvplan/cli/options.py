@@ -13,8 +13,6 @@ import typer
 from kvplan.cli import completion
 from kvplan.errors import InputError
 
-SCENARIO, OUTPUT = "Scenario", "Output"
-
 
 def _option(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - Typer's word
     return typer.Option(*names, help=help, show_default=False, **more)

@@ -9,8 +9,6 @@ from kvplan.memory.cache_groups import CacheGroup
 from kvplan.units import Line
 
 SOURCE = "local: kvplan's own decoder, one slab a session"
-# at most, of an aligned block: size, alignment and header are mapped (glibc malloc.c, _int_memalign)
-SLAB_HEADER = 128
 
 
 class Local(Generic):

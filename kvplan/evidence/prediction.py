@@ -38,8 +38,7 @@ def predict(conditions: Conditions, log: EngineLog) -> Predicted:
     values: dict[str, float] = {}
     bands: dict[str, Band] = {}
     notes: list[str] = []
-    options = {name: value for name, value in conditions.options.items() if name != "engine_version"}
-    options["engine_version"] = conditions.options.get("engine_version")
+    options = dict(conditions.options)
     whole = None
     if conditions.card:
         whole = estimate(**options)

@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 from kvplan.importers.safetensors import TensorInfo
 
-NOT_OF_THE_MODEL = ("tower", "mtp", "buffers")
-_PACKED = ("qweight", "weight_packed", "blocks")
-
 
 class Placed(NamedTuple):
     """A tensor with its component, its parameters (0 for a scale), and what is packed in it."""

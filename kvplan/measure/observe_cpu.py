@@ -134,15 +134,6 @@ def limited_bytes() -> int:
     return _status().get("VmData", 0)
 
 
-def reset_peak() -> bool:
-    """Let the resident peak start again from now; whether the system allows it."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return False
-    return True
-
-
 def available_bytes() -> int:
     """Memory that could be taken without swapping: the system's estimate, or what the container still allows."""
     found = _sizes("/proc/meminfo").get("MemAvailable")

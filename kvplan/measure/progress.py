@@ -14,15 +14,9 @@ class Progress:
 
     def __init__(self, stream: TextIO | None = None, *, silent: bool = False) -> None:
         self.stream = sys.stderr if stream is None else stream
-        self.silent, self.start = silent, monotonic()
+        self.silent, self.since = silent, monotonic()
         self.left: list[tuple[str, float]] = []
         self.done_s = 0.0  # guessed seconds of what is done
-        self.since = self.start
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the run began."""
-        return monotonic() - self.start
 
     def plan(self, steps: list[tuple[str, float]]) -> None:
         """The steps to come, with a guess of the seconds of each."""

@@ -48,7 +48,6 @@ class Figures(NamedTuple):
     kv_bytes_per_session_logical: Number
     prefix_bytes: Number
     fixed_bytes: Number  # of a session, whatever its length
-    sessions_by_memory: Number  # of one replica
     kv_tokens: Number
     max_sessions: Number
     max_context_tokens: Number  # NO_LIMIT where memory sets none
@@ -160,7 +159,6 @@ def _of_deployment(found: _OfStage, deciding: Number, longest: Number, asked: Nu
         kv_bytes_per_session_logical=found.kv_bytes_per_session_logical,
         prefix_bytes=found.prefix_bytes,
         fixed_bytes=found.fixed_bytes,
-        sessions_by_memory=found.sessions,
         kv_tokens=tokens,
         max_sessions=sessions,
         max_context_tokens=longest,

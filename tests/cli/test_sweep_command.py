@@ -249,7 +249,7 @@ def test_the_deployments_of_a_plan_are_swept(capsys: pytest.CaptureFixture[str],
         ("code", 4096, 1),
         ("code", 4096, 2),
     ]
-    # 57.73 GiB / 512 MiB and / 1 GiB; 60 GiB / (40 layers x 2 x 10 heads x 128 x 2 B x 4096 = 800 MiB), half of it at tp 2
+    # 57.73 GiB / 512 MiB and / 1 GiB; 60 GiB / (40 layers x 2 x 10 heads x 128 x 2 B x 4096 = 800 MiB), half at tp 2
     assert [row["max_sessions"] for row in rows] == [115, 57, 76, 153]
 
 
