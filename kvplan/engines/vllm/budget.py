@@ -182,20 +182,27 @@ def _all_reduce_buffers(options: EngineOptions) -> bool:
 
 def _graphs(held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Line:
     """The estimate of CUDA graphs that is taken off from 0.21 on; noisy, hence the wide band."""
-    terms: dict[str, int | float] = {"gib": 0.0, "bytes_per_gib": GIB}
-    if options.eager or (not rules.graphs_reserved):
-        line = _banded("overhead/cuda_graphs", 0, "ceil(gib * bytes_per_gib)", terms, 0)
-        return line._replace(high=int(1.5 * GIB)) if "version" in flags.unknown and not options.eager else line
+    size = 0.0 if options.eager else round(_graphs_gib(held, options), 3)
+    found = _gib_line(
+        "overhead/cuda_graphs", size if rules.graphs_reserved else 0.0, 0 if options.eager else GRAPH_BAND
+    )
+    if "version" not in flags.unknown:
+        return found
+    return found._replace(low=0, high=_gib_line("", size, 0 if options.eager else GRAPH_BAND).high)
+
+
+def _gib_line(name: str, gib: float, half_gib: float) -> Line:
+    terms: dict[str, int | float] = {"gib": gib, "bytes_per_gib": GIB}
+    return _banded(name, ceil(gib * GIB), "ceil(gib * bytes_per_gib)", terms, half_gib)
+
+
+def _graphs_gib(held: Held, options: EngineOptions) -> float:
+    if (options.max_seqs or 0) <= 256:
+        return 0.5
     layers, hidden = len(held.rank.layers), held.rank.model.hidden_size
-    if (options.max_seqs or 0) > 256:
-        moe = any(layer.moe for layer in held.rank.layers)
-        size = 0.32 + 0.013 * layers + 0.024 * layers * hidden / 1e5
-        size += (0.45 if moe else 0) + (0.21 if held.rank.tp > 1 else 0)
-    else:
-        size = 0.5
-    terms["gib"] = round(size, 3)
-    found = _banded("overhead/cuda_graphs", ceil(terms["gib"] * GIB), "ceil(gib * bytes_per_gib)", terms, GRAPH_BAND)
-    return found._replace(low=0) if "version" in flags.unknown else found
+    moe = any(layer.moe for layer in held.rank.layers)
+    size = 0.32 + 0.013 * layers + 0.024 * layers * hidden / 1e5
+    return size + (0.45 if moe else 0) + (0.21 if held.rank.tp > 1 else 0)
 
 
 def _banded(name: str, size: int, formula: str, terms: dict[str, int | float], half_gib: float) -> Line:
