@@ -129,7 +129,15 @@ def _decoded(content: Any) -> Baseline:
         figures, ledger = entry["figures"], entry["ledger"]
         if not all(map(_is_figure, figures.values())) or not all(map(_is_number, ledger.values())):
             raise TypeError
-        scenarios[str(entry["deployment"]), str(entry["scenario"])] = Scenario(figures, ledger)
+        guarded = MORE_IS_BETTER | LESS_IS_BETTER
+        if any(isinstance(figures.get(column), str) for column in guarded):
+            raise TypeError
+        if content["kvplan_version"] == __version__ and not guarded <= figures.keys():
+            raise TypeError  # a figure taken out would no longer be guarded
+        key = str(entry["deployment"]), str(entry["scenario"])
+        if key in scenarios:
+            raise TypeError
+        scenarios[key] = Scenario(figures, ledger)
     return Baseline(str(content["kvplan_version"]), str(content["date"]), scenarios)
 
 

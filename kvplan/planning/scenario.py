@@ -153,6 +153,8 @@ def _gpu(gpu: str | GpuSpec | None, kv_budget: int | str | None) -> tuple[GpuSpe
         return None, None
     if isinstance(gpu, GpuSpec):
         return gpu, None
+    if not isinstance(gpu, str):
+        raise InputError(f"a GPU is a name, a file or a GpuSpec, not {gpu!r}")
     choice = parse_gpu(gpu)
     return choice.gpu, choice.count
 
@@ -213,6 +215,8 @@ def _checked_numbers(numbers: dict[str, Any]) -> dict[str, Any]:
             raise TypeError(f"unknown option '{name}'")
         if value is None or name == "eager":
             continue
+        if name == "memory_fraction" and isinstance(value, bool | str):
+            raise InputError(f"--memory-fraction: expected a number above 0 and at most 1, got {value!r}")
         if name == "memory_fraction":
             if not 0 < value <= 1:
                 raise InputError(f"--memory-fraction: expected a number above 0 and at most 1, got {value}")

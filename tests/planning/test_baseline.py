@@ -163,6 +163,9 @@ ENTRY: dict[str, Any] = {"deployment": "a", "scenario": "", "figures": {}, "ledg
         json.dumps({**GOOD, "scenarios": [{**ENTRY, "figures": {"max_sessions": 5}}]}).replace("5", "1e999"),
         json.dumps({**GOOD, "scenarios": [{**ENTRY, "ledger": {"x": "y"}}]}),
         json.dumps({**GOOD, "scenarios": [{**ENTRY, "figures": 5}]}),
+        json.dumps({**GOOD, "scenarios": [{**ENTRY, "figures": {"max_sessions": "abc"}}]}),
+        json.dumps({**GOOD, "scenarios": [ENTRY, ENTRY]}),  # which of the two is guarded?
+        json.dumps({**GOOD, "kvplan_version": __version__, "scenarios": [ENTRY]}),  # figures taken out
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_baseline_is_told_so(tmp_path: Path, content: str) -> None:

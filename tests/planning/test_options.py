@@ -116,6 +116,7 @@ def test_extras_are_served_unless_left_out():
         ({"max_loras": 2}, "--max-loras needs --lora-rank"),
         ({"context": 2**33}, "more than 4,294,967,296 tokens"),
         ({"context": 0}, "--context: expected a whole number of at least 1, got 0"),
+        ({"memory_fraction": "0.9"}, "--memory-fraction: expected a number above 0 and at most 1, got '0.9'"),
         ({"memory_fraction": 0}, "--memory-fraction: expected a number above 0 and at most 1, got 0"),
         ({"engine": "vlm"}, "unknown engine 'vlm'"),
         ({"engine_version": "1"}, "engine 'generic' has no versions"),
