@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -61,7 +61,7 @@ def _run(
     from kvplan.planning.plan import look_up
     from kvplan.report.output import open_output
 
-    with open_output(output) as out, _baseline_output(write_baseline) as kept:
+    with open_output(output) as out, _optional(write_baseline) as kept:
         loaded = look_up(plan)
         stored = _stored(baseline)
         scenarios = compute(loaded, select(loaded, only))
@@ -120,21 +120,11 @@ def _check_places(
         raise InputError(f"--output {output} is the baseline itself; choose another file")
 
 
-@contextmanager
-def _baseline_output(path: Path | None) -> Iterator[TextIO | None]:
-    """The file for the baseline, opened before the work starts as every output is."""
-    if path is None:
-        yield None
-        return
+def _optional(path: Path | None) -> AbstractContextManager[TextIO | None]:
+    """The file for the baseline, opened before the work starts as every output is; nothing where none is asked for."""
     from kvplan.report.output import open_output
 
-    try:
-        with open_output(path) as out:
-            yield out
-    except InputError as error:
-        told = str(error)
-        whose = f"--output {path}"
-        raise InputError(told.replace("--output", "--write-baseline", 1) if told.startswith(whose) else told) from None
+    return open_output(path, "--write-baseline") if path else nullcontext()
 
 
 def _stored(baseline: Path | None) -> Baseline | None:

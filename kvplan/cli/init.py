@@ -52,10 +52,7 @@ def command(
         raise InputError(f"{place} is a file, and no .yaml; name a folder or a .yaml file")
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name, or say --force to overwrite it")
-    try:
-        with open_output(path) as out:
-            out.write(STARTER)
-    except InputError as error:
-        raise InputError(str(error).removeprefix("--output ")) from None
+    with open_output(path, option="") as out:
+        out.write(STARTER)
     print(f"wrote {path}; now run: kvplan check {path}")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -70,7 +70,8 @@ def command(
     o.keep_inputs(output, plan, options.get("model"), options.get("gpu"), options.get("draft_model"))
     if metadata and output and metadata.absolute() == output.absolute():
         raise InputError(f"--metadata {metadata} is the file of the rows too; name another")
-    with _metadata_output(metadata) as about, open_output(output) as out:
+    described = open_output(metadata, "--metadata") if metadata else nullcontext()
+    with described as about, open_output(output) as out:
         chunks: Iterable[Chunk] = tally.passing(grid.chunks())
         if sys.stderr.isatty() and (output or not sys.stdout.isatty()):
             from kvplan.report.stream_progress import shown
@@ -125,23 +126,6 @@ class _Tally:
                 fits = chunk.columns["fits"]
                 self.fits = bool(fits.any() if hasattr(fits, "any") else fits)
             yield chunk
-
-
-@contextmanager
-def _metadata_output(path: Path | None) -> Iterator[TextIO | None]:
-    """The file for the metadata, opened before the work starts as every output is."""
-    if path is None:
-        yield None
-        return
-    from kvplan.report.output import open_output
-
-    try:
-        with open_output(path) as out:
-            yield out
-    except InputError as error:
-        told = str(error)
-        whose = told.startswith(f"--output {path}")
-        raise InputError(told.replace("--output", "--metadata", 1) if whose else told) from None
 
 
 def _describe(out: TextIO, stream: Stream, rows: int, options: dict[str, Any]) -> None:
