@@ -182,8 +182,7 @@ def with_scenario(command: Callable[..., int]) -> Callable[..., int]:
 
 def split_lists(options: dict[str, Any]) -> tuple[dict[str, Sequence[Any]], dict[str, Any]]:
     """Options as lists of alternatives and as single values; raises InputError for an empty list or a wrong number."""
-    from kvplan.planning.axes import parse_axis
-    from kvplan.planning.grid import OPTIONS
+    from kvplan.planning.axes import OPTIONS, parse_axis
 
     given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
     axes = {name: parse_axis(name, value) if isinstance(value, str) else [value] for name, value in given.items()}

@@ -8,6 +8,16 @@ from typing import Any
 from kvplan.errors import InputError
 from kvplan.units import parse_size, parse_tokens
 
+# Options in the order in which a grid runs through them: the last changes fastest. Structure first, numbers last.
+STRUCTURE = (
+    "model", "gpu", "engine", "engine_version", "weights", "kv_dtype", "attention", "extras", "tp", "pp", "dp", "ep",
+    "max_model_len", "max_batched_tokens", "block_size", "eager", "lora_rank", "max_loras", "draft_model",
+    "shared_prefix", "reserve", "flags",
+)  # fmt: skip
+BUDGET = ("memory_fraction", "kv_budget")
+NUMBERS = ("max_seqs", "sessions", "context")
+OPTIONS = STRUCTURE + BUDGET + NUMBERS
+
 MAX_STEPS = 10_000_000  # values of one option
 MAX_FACTOR_STEPS = 10_000
 

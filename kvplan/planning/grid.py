@@ -13,11 +13,11 @@ from kvplan.engines import load_engine
 from kvplan.engines.base import Budget
 from kvplan.errors import InputError
 from kvplan.loading import load_model
-from kvplan.planning.axes import parse_axis
+from kvplan.planning.axes import BUDGET, NUMBERS, OPTIONS, STRUCTURE, parse_axis
 from kvplan.planning.estimate import checked_bytes, kv_ends
 from kvplan.planning.figures import Numbers, figures, longest_alone
 from kvplan.planning.grid_columns import column_types, refused_inputs, told_apart
-from kvplan.planning.grid_numbers import NUMBERS, Asked, NumberAxes
+from kvplan.planning.grid_numbers import Asked, NumberAxes
 from kvplan.planning.row import Labels, band, constants, results
 from kvplan.planning.scenario import Scenario, check_lengths, make_scenario
 from kvplan.planning.structure import Stage, budget_of, stages_of
@@ -27,15 +27,6 @@ from kvplan.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Options in the order in which a grid runs through them: the last changes fastest. Structure first, numbers last.
-STRUCTURE = (
-    "model", "gpu", "engine", "engine_version", "weights", "kv_dtype", "attention", "extras", "tp", "pp", "dp", "ep",
-    "max_model_len", "max_batched_tokens", "block_size", "eager", "lora_rank", "max_loras", "draft_model",
-    "shared_prefix", "reserve", "flags",
-)  # fmt: skip
-BUDGET = ("memory_fraction", "kv_budget")
-OPTIONS = STRUCTURE + BUDGET + NUMBERS
 
 CHUNK_ROWS = 16_384  # arrays of this length stay in the cache
 MAX_STRUCTURES = 100_000

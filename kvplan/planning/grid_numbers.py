@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.arithmetic import Number, ceil_div
 from kvplan.errors import InputError, MissingPackageError
+from kvplan.planning.axes import NUMBERS
 from kvplan.planning.scenario import DEFAULT_CONTEXT
 from kvplan.units import MAX_TOKENS
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     Values = range | np.ndarray
 
-NUMBERS = ("max_seqs", "sessions", "context")  # the last changes fastest
 MOST = {"max_seqs": 10**15, "sessions": 10**15, "context": MAX_TOKENS}
 
 

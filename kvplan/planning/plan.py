@@ -13,8 +13,7 @@ from kvplan.engines import load_engine
 from kvplan.errors import InputError, Problem, SpecError
 from kvplan.kv_formats import kv_pair
 from kvplan.loading import load_model
-from kvplan.planning.axes import NUMERIC, parse_axis
-from kvplan.planning.grid import OPTIONS
+from kvplan.planning.axes import NUMERIC, OPTIONS, parse_axis
 from kvplan.records import Record
 from kvplan.schemes import scheme
 from kvplan.specs.expectations import Condition, Tolerance

@@ -20,8 +20,8 @@ _SIZE = number(above=0, maximum=1_000_000)  # GB or GiB, up to a petabyte: produ
 _RATE = number(above=0, maximum=1_000_000_000)
 _COUNT = integer(1, 1_000_000_000)
 _TRUST = choice("high", "medium", "low")
-_FRACTION = re.compile(r"([1-9]\d{0,3})/([1-9]\d{0,3})")
-_LABEL = re.compile(r"\d+g\.(\d+)gb(?:\+.+)?")  # 1g.10gb+me: the nameplate of a slice
+_FRACTION = r"([1-9]\d{0,3})/([1-9]\d{0,3})"  # patterns of slices, which most starts do without
+_LABEL = r"\d+g\.(\d+)gb(?:\+.+)?"  # 1g.10gb+me: the nameplate
 
 
 class GpuMemory(NamedTuple):
@@ -56,7 +56,7 @@ class MigSlice(Record):
 
 def share(name: str, fraction: str) -> tuple[int, int]:
     """Numerator and denominator of a fraction such as 1/8; ValueError unless it is above 0 and at most 1."""
-    found = _FRACTION.fullmatch(fraction)
+    found = re.fullmatch(_FRACTION, fraction)
     if not found or int(found[1]) > int(found[2]):
         raise ValueError(f"{name}: expected a fraction such as 1/8, got '{fraction}'")
     return int(found[1]), int(found[2])
@@ -139,7 +139,7 @@ class GpuSpec(Record):
         sms, of_sms = share("sm_fraction", part.sm_fraction)
         if part.sm_count and self.sm_count:  # the count is exact, the name's seventh is not: 16 of 132
             sms, of_sms = part.sm_count, self.sm_count
-        label = _LABEL.fullmatch(profile)
+        label = re.fullmatch(_LABEL, profile)
         bandwidth, l2 = self.bandwidth_gb_per_s, self.l2_cache_mb
         return GpuSpec(
             name=f"{self.name}:{profile}",

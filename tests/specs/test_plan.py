@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from kvplan.cli.init import STARTER
 from kvplan.errors import Problem, SpecError
-from kvplan.planning.grid import OPTIONS
+from kvplan.planning.axes import OPTIONS
 from kvplan.planning.row import KEYS
 from kvplan.specs.expectations import COLUMNS, Condition, Tolerance
 from kvplan.specs.plan import Deployment, PlanText, Value, read_plan
