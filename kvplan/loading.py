@@ -26,7 +26,7 @@ def load_model(name: str | Path) -> ModelSpec:
         return import_model(text)
     if isinstance(name, Path) or zoo.is_path(text):
         return load_model_file(Path(text))
-    return load_checkpoint(text, load_model_file) or load_model_file(zoo.find("models", text))
+    return load_checkpoint(text) or load_model_file(zoo.find("models", text))
 
 
 def load_gpu(name: str | Path) -> GpuSpec:

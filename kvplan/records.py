@@ -1,7 +1,7 @@
 """Frozen, keyword-only records: a dataclass without its generated methods.
 
-`dataclasses.dataclass` compiles source for every class, 1.2 ms each where this takes 0.1: with thirty classes that was
-the largest part of kvplan's own start (docs/decisions.md). `fields`, `replace` and type checkers treat both alike.
+`dataclasses.dataclass` compiles source for every class, which was the largest part of kvplan's own start
+(docs/decisions.md has the figures). `fields`, `replace` and type checkers treat both alike.
 """
 
 from __future__ import annotations

@@ -6,13 +6,11 @@ What a quantised checkpoint keeps in 16 bit does not follow from its name, so ea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kvplan.specs import zoo
-from kvplan.specs.model import ModelSpec
+from kvplan.specs.model import ModelSpec, load_model_file
 
 FILE = "checkpoints.json"
 
@@ -24,14 +22,14 @@ def checkpoints() -> dict[str, dict[str, Any]]:
     return found
 
 
-def load_checkpoint(name: str, load: Callable[[Path], ModelSpec]) -> ModelSpec | None:
+def load_checkpoint(name: str) -> ModelSpec | None:
     """The zoo model of a checkpoint with the checkpoint's own formats, or None where it is not one."""
     if "/" not in name or zoo.lookup("models", name):
         return None
     known = checkpoints().get(name.lower())
     if known is None:
         return None
-    model = load(zoo.find("models", known["model"]))
+    model = load_model_file(zoo.find("models", known["model"]))
     return replace(
         model,
         name=name.rpartition("/")[2].lower(),

@@ -215,11 +215,9 @@ def _checked_numbers(numbers: dict[str, Any]) -> dict[str, Any]:
             raise TypeError(f"unknown option '{name}'")
         if value is None or name == "eager":
             continue
-        if name == "memory_fraction" and isinstance(value, bool | str):
-            raise InputError(f"--memory-fraction: expected a number above 0 and at most 1, got {value!r}")
         if name == "memory_fraction":
-            if not 0 < value <= 1:
-                raise InputError(f"--memory-fraction: expected a number above 0 and at most 1, got {value}")
+            if isinstance(value, bool | str) or not 0 < value <= 1:
+                raise InputError(f"--memory-fraction: expected a number above 0 and at most 1, got {value!r}")
         else:
             _positive(name, value)
     return numbers

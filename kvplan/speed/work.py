@@ -83,12 +83,14 @@ def _matmul_parameters(tensors: Iterable[Tensor]) -> int:
 
 
 def _head_parameters(rank: Rank) -> int:
-    """The head multiplies even where it is the embedding."""
+    """Matrices that make logits; the head multiplies even where it is the embedding."""
     if not rank.holds_head:
         return 0
-    model = rank.model
-    width = model.embedding_size or model.hidden_size
-    return rank.vocab_rows * width + (model.embedding_size or 0) * model.hidden_size
+    return sum(
+        tensor.parameters
+        for tensor in edge_tensors(rank)
+        if tensor.name == "tied_embed_tokens" or (tensor.component == "head" and tensor.role == "linear")
+    )
 
 
 def _attention(layer: Layer, passes: Passes) -> int:
