@@ -25,6 +25,7 @@ class Matrix(NamedTuple):
     gqa: int
     experts: int
     at: int = -1  # number of the layer in the model; -1 outside the layers
+    family: str = ""  # of the model
 
 
 class Scheme(NamedTuple):
@@ -48,12 +49,13 @@ class Scheme(NamedTuple):
         gqa: int = 1,
         experts: int = 0,
         at: int = -1,
+        family: str = "",
     ) -> Format:
         """The format that the scheme names for this matrix, whether or not its rows divide into blocks.
 
         `layer` of `layers` counts those that own such a tensor, `at` all; `gqa` is query heads for each KV head.
         """
-        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts, at))
+        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts, at, family))
 
     def format_of(
         self,
@@ -67,9 +69,12 @@ class Scheme(NamedTuple):
         gqa: int = 1,
         experts: int = 0,
         at: int = -1,
+        family: str = "",
     ) -> Format:
         """The format of this matrix; a ggml type gives way to another where rows do not divide into its blocks."""
-        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts, at)).fallback(columns)
+        return self.choose(Matrix(component, tensor, columns, layer, layers, gqa, experts, at, family)).fallback(
+            columns
+        )
 
 
 # Hugging Face: linear layers inside the layers are quantised, embedding, head and routers are not. That is what
@@ -94,44 +99,59 @@ class Rule(NamedTuple):
 
     special: str
     where: str = "always"
-    otherwise: str = ""
+    otherwise: Rule | str = ""
 
 
 class Mixture(NamedTuple):
     """A llama-quantize file type: the base type and what departs from it."""
 
     base: str
-    v: Rule | None = None  # attn_v, and a fused attn_qkv
+    v: Rule | None = None  # attn_v
     down: Rule | None = None  # ffn_down, dense or experts
     o: str = ""  # attn_output
     o_of_8: str = ""  # attn_output of a model with exactly eight experts
+    qkv: str = ""  # attn_qkv
 
 
 # src/llama-quant.cpp, llama_tensor_get_type_impl, without an importance matrix (one adds bits to the first ffn_down of
-# q4_0 and q5_0 and takes them from iq4_nl and iq4_xs). Left out: what it does for the Falcon architecture.
+# q4_0 and q5_0 and takes them from iq4_nl and iq4_xs). attn_qkv is as in published files; since early 2026 (pull
+# request 19770) it is taken for an attn_v.
 _MIXTURES = {
     **{name: Mixture(name) for name in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k")},
     "q2_k": Mixture("q2_k", Rule("q4_k", "gqa 4", "q3_k"), Rule("q3_k"), "q3_k", "q5_k"),
     "q3_k_s": Mixture("q3_k", o_of_8="q5_k"),
-    "q3_k_m": Mixture("q3_k", Rule("q5_k", "first 2", "q4_k"), Rule("q5_k", "first 16th", "q4_k"), "q4_k", "q5_k"),
-    "q3_k_l": Mixture("q3_k", Rule("q5_k"), Rule("q5_k"), "q5_k"),
+    "q3_k_m": Mixture(
+        "q3_k", Rule("q5_k", "first 2", "q4_k"), Rule("q5_k", "first 16th", "q4_k"), "q4_k", "q5_k", "q4_k"
+    ),
+    "q3_k_l": Mixture("q3_k", Rule("q5_k"), Rule("q5_k"), "q5_k", qkv="q4_k"),
     "q4_k_s": Mixture("q4_k", Rule("q5_k", "first 4"), Rule("q5_k", "first 8th"), o_of_8="q5_k"),
-    "q4_k_m": Mixture("q4_k", Rule("q6_k", "more"), Rule("q6_k", "more"), o_of_8="q5_k"),
+    "q4_k_m": Mixture("q4_k", Rule("q6_k", "more"), Rule("q6_k", "more"), o_of_8="q5_k", qkv="q5_k"),
     "q5_k_s": Mixture("q5_k"),
-    "q5_k_m": Mixture("q5_k", Rule("q6_k", "more"), Rule("q6_k", "more")),
+    "q5_k_m": Mixture("q5_k", Rule("q6_k", "more"), Rule("q6_k", "more"), qkv="q6_k"),
     "iq4_nl": Mixture("iq4_nl", Rule("q5_k", "gqa 4"), Rule("q5_k", "first 8th"), o_of_8="q5_k"),
     "iq4_xs": Mixture("iq4_xs", Rule("q5_k", "gqa 4"), Rule("q5_k", "first 8th"), o_of_8="q5_k"),
+}
+# LLM_ARCH_FALCON, whose MLP has no gate: fewer bits for ffn_down and attn_output (and q8_0 for the head, see `_mixed`).
+_FALCON = {
+    "q2_k": _MIXTURES["q2_k"]._replace(o=""),
+    "q3_k_m": _MIXTURES["q3_k_m"]._replace(down=Rule("q5_k", "first 16th", Rule("q4_k", "more")), o=""),
+    "q3_k_l": _MIXTURES["q3_k_l"]._replace(down=Rule("q4_k"), o="q4_k"),
+    "q4_k_s": _MIXTURES["q4_k_s"]._replace(down=None),
+    "q4_k_m": _MIXTURES["q4_k_m"]._replace(down=Rule("q6_k", "first 16th", Rule("q5_k", "more"))),
 }
 _DEEP = ("first", "more")  # conditions that look at the layer begin so
 
 # Tensors that have rules; all others get the base type. So does MLA: published files have attn_kv_b in the base type,
 # and newer converters split it into attn_k_b and attn_v_b, which no rule names.
-_ROLES = {
-    **dict.fromkeys(("v_proj", "qkv_proj", "in_proj_qkv"), "v"),
-    "k_proj": "k",
-    "o_proj": "o",
-    "down_proj": "down",
-}
+_ROLES = {"v_proj": "v", "k_proj": "k", "o_proj": "o", "down_proj": "down", "qkv_proj": "qkv"}
+
+# Families whose GGUF files keep queries, keys and values in one attn_qkv: gguf-py/gguf/tensor_mapping.py. Converters
+# of others with one projection (baichuan, internlm2, bailing_moe) cut it in three. By model_type, and by the name
+# that llama.cpp has for it where that is another.
+FUSED_QKV = frozenset((
+    "bailing_moe_v2", "bailingmoe2", "bloom", "chatglm", "dbrx", "falcon", "glm", "gpt2", "gpt_bigcode", "gpt_neox",
+    "gptneox", "mpt", "openelm", "phi3", "qwen", "starcoder",
+))  # fmt: skip
 
 SCHEME_NAMES = (*_WHOLE, *_BLOCK_FORMATS, "f16", *_MIXTURES, "mxfp4_moe")
 _ALIASES = {"f32": "fp32", "q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}  # llama-quantize knows these too
@@ -160,7 +180,8 @@ def _named(spec: str) -> Scheme:
     if name in _MIXTURES:
         mixture = _MIXTURES[name]
         deep = any(rule is not None and rule.where.startswith(_DEEP) for rule in (mixture.v, mixture.down))
-        return Scheme(name, FORMATS[mixture.base].nominal_bits / 8, vectors, partial(_mixed, mixture), deep)
+        choose = partial(_mixed, mixture, _FALCON.get(name, mixture))
+        return Scheme(name, FORMATS[mixture.base].nominal_bits / 8, vectors, choose, deep)
     near = did_you_mean(name, SCHEME_NAMES)
     raise InputError(f"unknown weight scheme '{spec}'{near} (known: {', '.join(SCHEME_NAMES)})")
 
@@ -179,12 +200,14 @@ def _mxfp4_moe(matrix: Matrix) -> Format:
     return FORMATS["mxfp4-ggml" if matrix.component == "experts" else "q8_0"]
 
 
-def _mixed(mixture: Mixture, matrix: Matrix) -> Format:
+def _mixed(usual: Mixture, of_falcon: Mixture, matrix: Matrix) -> Format:
+    falcon = matrix.family == "falcon"
+    mixture = of_falcon if falcon else usual
     if matrix.component == "router":
         return FORMATS["f32"]
     if matrix.component == "head" or matrix.tensor == "tied_embed_tokens":
-        return _output_format(FORMATS[mixture.base], matrix.columns)
-    return FORMATS[_mixed_type(mixture, _ROLES.get(matrix.tensor, ""), matrix)]
+        return FORMATS["q8_0"] if falcon else _output_format(FORMATS[mixture.base], matrix.columns)
+    return FORMATS[_mixed_type(mixture, _role(matrix), matrix)]
 
 
 def _output_format(base: Format, columns: int) -> Format:
@@ -192,11 +215,19 @@ def _output_format(base: Format, columns: int) -> Format:
     return FORMATS["q8_0" if base.name == "q8_0" or not base.accepts(columns) else "q6_k"]
 
 
+def _role(matrix: Matrix) -> str:
+    """What llama-quantize takes a tensor for."""
+    fused = matrix.family in FUSED_QKV and matrix.component == "attention"
+    return "qkv" if fused and matrix.tensor in ("q_proj", "k_proj", "v_proj") else _ROLES.get(matrix.tensor, "")
+
+
 def _mixed_type(mixture: Mixture, role: str, matrix: Matrix) -> str:
     if matrix.experts == 8 and role in ("v", "k"):
         return "q8_0"  # small beside eight experts
     if role == "o":
         return (mixture.o_of_8 if matrix.experts == 8 else mixture.o) or mixture.base
+    if role == "qkv":
+        return mixture.qkv or mixture.base
     rule = {"v": mixture.v, "down": mixture.down}.get(role)
     chosen = mixture.base if rule is None else _ruled(rule, mixture.base, matrix)
     is_70b = matrix.layers == 80 and matrix.gqa > 1
@@ -204,7 +235,9 @@ def _mixed_type(mixture: Mixture, role: str, matrix: Matrix) -> str:
 
 
 def _ruled(rule: Rule, base: str, matrix: Matrix) -> str:
-    return rule.special if _holds(rule.where, matrix) else rule.otherwise or base
+    if _holds(rule.where, matrix):
+        return rule.special
+    return _ruled(rule.otherwise, base, matrix) if isinstance(rule.otherwise, Rule) else rule.otherwise or base
 
 
 def _holds(where: str, matrix: Matrix) -> bool:

@@ -17,6 +17,30 @@ def test_eight_experts_get_more_bits_for_attention() -> None:
     assert scheme("q6_k").format_of("attention", "k_proj", 1024, 4096, experts=8).name == "q8_0"
 
 
+@pytest.mark.parametrize(
+    ("name", "type_"),
+    # src/llama-quant.cpp, llama_tensor_get_type, "attn_qkv.weight" (as of January 2026); others keep the base type
+    [("q3_k_s", "q3_k"), ("q3_k_m", "q4_k"), ("q3_k_l", "q4_k"), ("q4_k_s", "q4_k"), ("q4_k_m", "q5_k"),
+     ("q5_k_s", "q5_k"), ("q5_k_m", "q6_k"), ("q2_k", "q2_k"), ("iq4_xs", "iq4_xs"), ("q8_0", "q8_0")],
+)  # fmt: skip
+def test_one_tensor_of_queries_keys_and_values_has_one_type(name: str, type_: str) -> None:
+    for layer in range(0, 40, 5):
+        place = {"layer": layer, "layers": 40, "gqa": 4}
+        types = {scheme(name).format_of("attention", f"{n}_proj", 64, 256, family="phi3", **place).name for n in "qkv"}
+        assert types == {type_}
+
+
+def test_falcon_has_a_head_of_eight_bits() -> None:
+    named = scheme("q4_k_m")
+    assert named.format_of("head", "lm_head", 65024, 8192, family="falcon").name == "q8_0"
+    assert named.format_of("head", "lm_head", 65024, 8192).name == "q6_k"
+    # of 64 layers: first sixteenth 0-3, first and last eighth 0-7 and 56-63, and every third between them, 10 first
+    types = {
+        i: named.format_of("mlp", "down_proj", 64, 256, layer=i, layers=64, family="falcon").name for i in range(64)
+    }
+    assert [types[i] for i in (0, 3, 4, 7, 8, 9, 10, 56)] == ["q6_k"] * 2 + ["q5_k"] * 2 + ["q4_k"] * 2 + ["q5_k"] * 2
+
+
 def test_what_was_intended_before_the_fallback() -> None:
     named = scheme("q4_k_m")
     assert named.intended("mlp", "gate_proj", 1536, 576).name == "q4_k"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -47,10 +48,11 @@ def command(
     """Write a plan to start from, with comments."""
     from kvplan.report.output import open_output
 
-    path = place if place.suffix.lower() in (".yaml", ".yml") and not place.is_dir() else place / NAME
-    if place.is_file() and path != place:
+    # os.path answers no for a place that cannot be looked at; open_output then says why
+    path = place if place.suffix.lower() in (".yaml", ".yml") and not os.path.isdir(place) else place / NAME
+    if os.path.isfile(place) and path != place:
         raise InputError(f"{place} is a file, and no .yaml; name a folder or a .yaml file")
-    if path.exists() and not force:
+    if os.path.exists(path) and not force:
         raise InputError(f"{path} is there already; choose another name, or say --force to overwrite it")
     with open_output(path, option="") as out:
         out.write(STARTER)

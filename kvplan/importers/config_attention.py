@@ -37,6 +37,7 @@ def _attention(s: Shape, index: int) -> Attention:
         sinks=_sinks(s, word),
         output_gate=s.on(family.output_gate),
         head_gate=family.head_gate,
+        indexer=_block_indexer(s, index),
         value_from_key=s.name == "gemma4" and word == "full" and f.flag("attention_k_eq_v"),
         rope=_rope(s, index),
     )
@@ -115,4 +116,23 @@ def _indexer(s: Shape, index: int) -> Indexer | None:
         return None
     return Indexer(
         heads=f.size("index_n_heads", maximum=MOST_HEADS), dim=f.size("index_head_dim"), topk=f.size("index_topk")
+    )
+
+
+def _block_indexer(s: Shape, index: int) -> Indexer | None:
+    """The scorer of MiniMax M3, which chooses whole blocks of tokens in the layers that are flagged."""
+    if s.name != "minimax_m3":
+        return None
+    s.f.flag("use_gemma_norm")  # one is added to the scale, which is stored all the same
+    part = s.f.section("sparse_attention_config")
+    if part is None or not part.flag("use_sparse_attention", True):
+        return None
+    if not part.each("sparse_attention_freq", s.layers, 1, 0)[index]:
+        return None
+    if not part.each("sparse_disable_index_value", s.layers, 0, 0)[index]:
+        part.refuse("sparse_disable_index_value", "an indexer with values of its own is not known to kvplan")
+    return Indexer(
+        heads=part.size("sparse_num_index_heads", maximum=MOST_HEADS),
+        dim=part.size("sparse_index_dim"),
+        topk=part.size("sparse_topk_blocks") * part.size("sparse_block_size"),
     )

@@ -203,6 +203,9 @@ FAMILIES: dict[str, Family] = {
     "minimax_m2": NO_BIAS._replace(
         qk_norm="full", qk_norm_if=Field("use_qk_norm", True), router_bias=Field("use_routing_bias", True)
     ),
+    "minimax_m3": NO_BIAS._replace(
+        qk_norm="head", qk_norm_if=Field("use_qk_norm", True), router_bias=Field("use_routing_bias", True)
+    ),
     "mistral": NO_BIAS._replace(windows="all"),
     "mixtral": NO_BIAS._replace(windows="all"),
     "mpt": GPT._replace(norm="layer-no-bias", qkv_bias=False, out_bias=False, mlp_bias=False, learned_positions=False),

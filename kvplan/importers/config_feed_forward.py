@@ -74,6 +74,12 @@ def _llama4(s: Shape) -> list[int]:
     return [s.f.size("intermediate_size_mlp")] * s.layers
 
 
+def _minimax_m3(s: Shape) -> list[int]:
+    """`intermediate_size` is an expert's."""
+    s.f.value("intermediate_size")
+    return [s.f.size("dense_intermediate_size")] * s.layers
+
+
 def _granite(s: Shape) -> list[int]:
     """Without experts, the shared one is the MLP."""
     s.f.value("intermediate_size")
@@ -120,6 +126,7 @@ _WIDTHS: dict[str, Callable[[Shape], list[int]]] = {
     "granitemoehybrid": _granite,
     "granitemoeshared": _granite,
     "mpt": _mpt,
+    "minimax_m3": _minimax_m3,
     "lfm2": _lfm2,
     "gemma4": _gemma4,
 }

@@ -19,6 +19,7 @@ SAME_AS = {
     "ministral": "mistral",
     "ministral3": "mistral",
     "minimax_m1": "minimax",
+    "minimax_m3_vl": "minimax_m3",
     "minimax_text_01": "minimax",
     "MiniMaxText01": "minimax",
     "MiniMaxM1": "minimax",
@@ -32,6 +33,9 @@ SAME_AS = {
     "stablelm_epoch": "stablelm",
 }
 
+# Of these the whole config names the architecture: the part within has the name of an older one.
+NAMED_OUTSIDE = ("minimax_m3_vl",)
+
 _COMPRESSED = (
     "its layers keep one key that is also the value in a window beside entries compressed 4 or 128 to 1;"
     " kvplan has no cache of that form"
@@ -40,7 +44,6 @@ _STEP = "the heads of its windowed layers and its gates are written in a way tha
 UNSUPPORTED = {
     "deepseek_v4": _COMPRESSED,
     "deepseek_ref": _COMPRESSED,
-    "minimax_m3": "its sparse layers cache an indexer's key beside keys and values, which an import does not describe",
     "mllama_text_model": "its cross-attention layers cache the image's keys and values, which kvplan does not model",
     "step3p5": _STEP,
 }

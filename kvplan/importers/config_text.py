@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kvplan.errors import did_you_mean
 from kvplan.importers.config_families import FAMILIES, Family
 from kvplan.importers.config_fields import Fields
-from kvplan.importers.config_known import SAME_AS, UNSUPPORTED, family_of
+from kvplan.importers.config_known import NAMED_OUTSIDE, SAME_AS, UNSUPPORTED, family_of
 from kvplan.importers.config_special import flattened
 from kvplan.specs.scalars import shown
 
@@ -58,11 +58,12 @@ def _default(family: Family, key: str) -> Any:
 def _inside(top: Fields) -> tuple[Fields, str]:
     """The innermost part that describes a language model, and its `model_type`."""
     text, model_type = top, top.text("model_type")
+    outside = model_type if model_type in NAMED_OUTSIDE else None
     for _ in range(_LEVELS):
         inner = next((part for name in _INSIDE if (part := text.section(name)) is not None), None)
         if inner is None:
             break
-        text, model_type = inner, inner.text("model_type") or model_type
+        text, model_type = inner, outside or inner.text("model_type") or model_type
     if not model_type:
         text.refuse("model_type", "missing; it names the architecture")
     return text, model_type

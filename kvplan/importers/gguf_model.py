@@ -81,6 +81,7 @@ def _shared(layers: list[Layer]) -> list[Layer]:
 def _model(s: Shape, tensors: list[GgufTensor], stack: list[Layer]) -> ModelSpec:
     blocks, edges = blocks_of(tensors)
     parts = [part for part in parts_of(tensors, s.layers) if part.component != "mtp"]
+    stored, file_type = _stored(parts, "output.weight" not in edges), s.keys.values.get("general.file_type")
     recurrent = any(getattr(layer, mixer) for layer in stack for mixer in STATE_MIXERS if mixer != "short_conv")
     return ModelSpec(
         name=s.keys.prefix,
@@ -90,7 +91,7 @@ def _model(s: Shape, tensors: list[GgufTensor], stack: list[Layer]) -> ModelSpec
         hidden_size=s.hidden,
         max_context=s.keys.optional("context_length"),
         rope=_rope(s, stack, edges),
-        weights=weights_of(_stored(parts, "output.weight" not in edges), stack, s.keys.values.get("general.file_type")),
+        weights=weights_of(stored, stack, s.keys.prefix, file_type),
         stored_bytes=_bytes(parts),
         state_dtype="fp32" if recurrent else None,  # llama.cpp keeps recurrent state in f32
         notes="; ".join(_notes(s, stack, parts)) or None,

@@ -25,27 +25,29 @@ class Stored(NamedTuple):
     type: str
 
 
-def weights_of(found: Sequence[Stored], layers: Sequence[Layer], file_type: object) -> str | dict[str, str]:
+def weights_of(
+    found: Sequence[Stored], layers: Sequence[Layer], family: str, file_type: object
+) -> str | dict[str, str]:
     """The named scheme that gives all these types, else the nearest with what departs from it."""
     known = [each for each in found if each.type in FORMATS]
     named = FILE_TYPES.get(file_type) if isinstance(file_type, int) else None
     common = [name for name, _ in Counter(each.type for each in known).most_common(2)]
     bases = (named, *(f"{name}{end}" for name in common for end in ("", "_m", "_s")), _DEFAULT)
     candidates = dict.fromkeys(name for name in bases if name in SCHEME_NAMES and name not in ("bf16", "fp16"))
-    mappings = [_mapping(name, known, layers) for name in candidates if name]
+    mappings = [_mapping(name, known, layers, family) for name in candidates if name]
     shortest = min(mappings, key=len)
     return shortest if len(shortest) > 1 else shortest["default"]
 
 
-def _mapping(default: str, known: list[Stored], layers: Sequence[Layer]) -> dict[str, str]:
+def _mapping(default: str, known: list[Stored], layers: Sequence[Layer], family: str) -> dict[str, str]:
     """A scheme and what departs from it."""
     mapping = {"default": default}
-    for component in dict.fromkeys(each.component for each in _departing(default, known, layers)):
+    for component in dict.fromkeys(each.component for each in _departing(default, known, layers, family)):
         mapping |= _entries(component, [each for each in known if each.component == component])
     return mapping
 
 
-def _departing(name: str, found: Sequence[Stored], layers: Sequence[Layer]) -> list[Stored]:
+def _departing(name: str, found: Sequence[Stored], layers: Sequence[Layer], family: str) -> list[Stored]:
     """The matrices for which a scheme gives another type."""
     chosen = scheme(name)
     owners: dict[tuple[str, str], list[int]] = {}
@@ -67,6 +69,7 @@ def _departing(name: str, found: Sequence[Stored], layers: Sequence[Layer]) -> l
             gqa=a.heads // a.kv_heads if a else 1,
             experts=layer.moe.experts if layer and layer.moe else 0,
             at=each.layer,
+            family=family,
         )
         if form.name != each.type and {form.name, each.type} != {"fp32", "f32"}:
             wrong.append(each)

@@ -82,16 +82,17 @@ class Owner(NamedTuple):
     gqa: int = 1
     experts: int = 0
     at: int = -1  # number among all layers; -1 outside them
+    family: str = ""  # of the model
 
 
 def placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, Owner, int]]:
     """Stored tensors with their place and a repeat count; layers apart only where the scheme looks at depth."""
-    widths = widths_of(rank.model)
+    widths, family = widths_of(rank.model), rank.model.family or ""
     for tensor in edge_tensors(rank):
-        yield tensor, Owner(), 1
+        yield tensor, Owner(family=family), 1
     if not by_depth:
         for layer, count in distinct_layers(rank.layers):
-            owner = Owner(layers=len(rank.model.stack), gqa=_gqa(layer), experts=_experts(layer))
+            owner = Owner(layers=len(rank.model.stack), gqa=_gqa(layer), experts=_experts(layer), family=family)
             for tensor in stored_tensors(layer, widths):
                 yield tensor, owner, count
     else:
@@ -102,7 +103,7 @@ def placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, Owner, int]]:
     for layer in _borrowed(rank):
         for tensor in layer_tensors(layer, widths):
             if tensor not in stored_tensors(layer, widths):
-                yield tensor, Owner(gqa=_gqa(layer), experts=_experts(layer)), 1
+                yield tensor, Owner(gqa=_gqa(layer), experts=_experts(layer), family=family), 1
 
 
 def _borrowed(rank: Rank) -> list[Layer]:
@@ -118,8 +119,9 @@ def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], Owner]:
     for index, layer in enumerate(model.stack):
         for name in dict.fromkeys(tensor.name for tensor in stored_tensors(layer, widths)):
             indices.setdefault(name, []).append(index)
+    stack, family = model.stack, model.family or ""
     return {
-        (name, index): Owner(place, len(where), _gqa(model.stack[index]), _experts(model.stack[index]), index)
+        (name, index): Owner(place, len(where), _gqa(stack[index]), _experts(stack[index]), index, family)
         for name, where in indices.items()
         for place, index in enumerate(where)
     }

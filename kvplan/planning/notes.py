@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvplan.memory.lora import not_adapted
 from kvplan.specs.layers import Rope
 from kvplan.units import human_bytes
 
@@ -16,8 +17,10 @@ def notes(e: Estimate) -> list[str]:
     return [
         *context_notes(e),
         *_start_notes(e),
+        *_pool_notes(e),
         *_fallback_notes(e),
         *_unused_notes(e),
+        *_lora_notes(e),
         *_model_notes(e),
         *_prefix_notes(e),
     ]
@@ -48,6 +51,19 @@ def _start_notes(e: Estimate) -> list[str]:
     return [f"{asked}: its pool does not hold one request of that length; lower --max-model-len"]
 
 
+def _pool_notes(e: Estimate) -> list[str]:
+    """A number of blocks in place of what the memory leaves, which an engine takes without looking at the memory."""
+    plan, budget = e.stage.plan, e.budget
+    if plan.units is None:
+        return []
+    found = [f"the cache has the {plan.units:,} blocks that were given, whatever the memory leaves"]
+    left = budget.unrequested.terms["left_for_the_cache"] if budget else e.kv_budget_bytes
+    if e.kv_budget_bytes > left:
+        more = human_bytes(int(e.kv_budget_bytes - left))
+        found.append(f"they take {more} more than the requested memory leaves: the server may run out of memory")
+    return found
+
+
 def _fallback_notes(e: Estimate) -> list[str]:
     seen = {
         (t.fallback_from, t.columns, t.format): t.name for stage in e.stages for t in stage.tensors if t.fallback_from
@@ -67,6 +83,11 @@ def _unused_notes(e: Estimate) -> list[str]:
         beside = [name for name in ("memory_fraction", "reserve", "lora_rank") if getattr(s, name) is not None]
         found += [f"--{name.replace('_', '-')} has no effect: the KV memory is given" for name in beside]
     return found
+
+
+def _lora_notes(e: Estimate) -> list[str]:
+    parts = not_adapted(e.scenario.model) if e.scenario.lora_rank else []
+    return [f"LoRA slots do not count adapters on {' and '.join(parts)}"] if parts else []
 
 
 def _model_notes(e: Estimate) -> list[str]:

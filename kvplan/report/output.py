@@ -88,6 +88,8 @@ def _put_in_place(stream: TextIO, temporary: Path, target: Path, given: _Given, 
 def _refusal(given: _Given, error: OSError) -> InputError:
     """Why the place cannot be written, and what to do about it."""
     folder = given.path.parent
+    if isinstance(error, FileNotFoundError) and os.path.isdir(folder):  # /proc is there and takes no file
+        return InputError(f"{given.told}: no file can be made in {folder}; choose another place")
     if isinstance(error, FileNotFoundError):
         return InputError(f"{given.told}: there is no folder {folder}; create it first, or choose another place")
     if isinstance(error, NotADirectoryError):

@@ -47,6 +47,9 @@ def test_places_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ("none", "error: none/plan.yaml: there is no folder none"),
         ("file.txt", "error: file.txt is a file, and no .yaml; name a folder or a .yaml file"),
         ("none/x.yaml", "error: none/x.yaml: there is no folder none"),
+        ("/proc", "error: /proc/plan.yaml: no file can be made in /proc; choose another place\n"),
+        ("/dev/null", "error: /dev/null/plan.yaml: /dev/null is not a folder; choose another place\n"),
+        ("n" * 300, f"error: {'n' * 300}/plan.yaml: File name too long; choose another place\n"),
     ):
         assert main(["init", place]) == 2
         assert capsys.readouterr().err.startswith(message)

@@ -29,7 +29,6 @@ COUNTS = {
 }
 
 REFUSED = {
-    "MiniMaxAI__MiniMax-M3": "its sparse layers cache an indexer's key beside keys and values",
     "deepseek-ai__DeepSeek-V4-Flash": "kvplan has no cache of that form",
     "deepseek-ai__DeepSeek-V4-Pro": "kvplan has no cache of that form",
     "sgl-project__DeepSeek-V4-Pro-FP8": "kvplan has no cache of that form",
@@ -100,6 +99,20 @@ def test_every_file_imports_exactly_or_is_refused_with_its_reason(path: Path) ->
     assert {name: getattr(model, name) for name in ("hidden_size", "vocab_size", "tied", "norm", "state_dtype")} == {
         name: getattr(twin, name) for name in ("hidden_size", "vocab_size", "tied", "norm", "state_dtype")
     }
+
+
+def test_minimax_m3_within_a_config_with_its_tower(tmp_path: Path) -> None:
+    # as the hub has it: the language part bears the name of MiniMax M2, whose fields are others
+    text = json.loads((DATA / "configs" / "MiniMaxAI__MiniMax-M3.json").read_text(encoding="utf-8"))
+    whole = {"model_type": "minimax_m3_vl", "vision_config": {"hidden_size": 1280}, "text_config": text}
+    text["model_type"] = "minimax_m2"
+    (tmp_path / "config.json").write_text(json.dumps(whole), encoding="utf-8")
+    model, twin = import_config(tmp_path), load_model("minimax-m3")
+    assert model.family == twin.family == "minimax_m3"
+    assert model.stack == twin.stack
+    assert (model.rope, model.max_context) == (twin.rope, twin.max_context)
+    caches = {group.kind: group.layers * group.elements_per_token for group in cache_groups(shard(model)[0])}
+    assert caches == {"full": 60 * 4 * (128 + 128), "indexer": 57 * 128}
 
 
 def test_few_files_are_without_a_twin() -> None:

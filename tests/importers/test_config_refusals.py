@@ -24,6 +24,7 @@ LLAMA: dict[str, Any] = {
     "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "vocab_size": 1000,
 }  # fmt: skip
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+M3 = json.loads((CONFIGS / "MiniMaxAI__MiniMax-M3.json").read_text(encoding="utf-8"))
 QWEN35 = json.loads((CONFIGS / "Qwen__Qwen3.5-27B.json").read_text(encoding="utf-8"))
 
 
@@ -40,6 +41,15 @@ def without(config: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 REFUSED: list[Any] = [
+    (
+        {**M3, "sparse_attention_config": {**M3["sparse_attention_config"], "sparse_disable_index_value": [0] * 60}},
+        "sparse_attention_config.sparse_disable_index_value: an indexer with values of its own is not known",
+    ),
+    (
+        {**M3, "sparse_attention_config": without(M3["sparse_attention_config"], "sparse_index_dim")},
+        "sparse_attention_config.sparse_index_dim: missing",
+    ),
+    ({**LLAMA, "sparse_attention_config": {"use_sparse_attention": True}}, "sparse_attention_config: this field may"),
     (
         {**LLAMA, "model_type": "lama"},
         "model_type: the architecture 'lama' is not known to kvplan; did you mean 'llama'",
