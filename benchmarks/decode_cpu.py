@@ -33,7 +33,7 @@ from kvplan.kv_formats import kv_pair
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.decoder import Decoder
-from kvplan.measure.decoder.packing import pack_linears
+from kvplan.measure.decoder.packing import choose_layouts, pack_linears
 from kvplan.measure.observe_cpu import cpu_name, prefer_heap
 from kvplan.measure.rates import measure_peaks
 from kvplan.measure.step_model import step_work
@@ -133,12 +133,12 @@ def run_shape(name: str, dtype: str, cases: list[Case], options: argparse.Namesp
     rows = []
     for batch in dict.fromkeys(case.batch for case in cases):
         ordered = build_decoder(model, dtype=DTYPES[dtype])
-        packing = pack_linears(ordered, batch=batch)
-        orders = sorted(set(packing.layouts.values())) or ["rows"]
+        packing = pack_linears(ordered, choose_layouts(ordered, [batch]), batch)
+        orders = list(packing.layouts)
         decoders = {OURS: ordered, **({OURS_PLAIN: plain} if options.plain else {})}
         for case in (case for case in cases if case.batch == batch):
             row = run_case(case, decoders, hub, llama, options.repeats)
-            rows.append({**row, "orders": orders, "not_packed": packing.refused})
+            rows.append({**row, "orders": orders})
             show(rows[-1])
         del ordered, decoders
         gc.collect()

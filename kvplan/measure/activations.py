@@ -29,6 +29,7 @@ class Pass(NamedTuple):
     value_bytes: int
     device: str  # cpu | cuda | mps
     threads: int = 1
+    fp32_products: bool = False  # matrices that take fp32 and give fp32, in a 16-bit decoder
 
     @property
     def norm_copies(self) -> int:
@@ -110,13 +111,14 @@ def _phases(layer: Layer, rank: Rank, p: Pass) -> Iterator[Phase]:
     if layer.norms:
         yield Phase("the norm before the MLP", ((held - 1 + p.norm_copies, "hidden"),))
     if layer.mlp:
-        yield from _mlp("the MLP", held, "inner", gated=layer.mlp.gated)
+        yield from _mlp("the MLP", held, "inner", p, gated=layer.mlp.gated)
     elif layer.moe:
         yield from _moe(layer.moe, held, p)
 
 
 def _attention(a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
     yield Phase("the norm before attention", ((1 + p.norm_copies, "hidden"),))
+    yield from _product("the projection of queries, keys and values", ((2, "hidden"),), (1, "projected"), "hidden", p)
     stream: Sum = ((2, "hidden"), (1, "projected"))
     normed: Sum = ((1, "queries"), (1, "keys")) if a.qk_norm else ()
     if a.qk_norm:
@@ -138,7 +140,19 @@ def _attention(a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
         yield Phase("attention in pieces", (*stream, *normed, (1, "attended")), fixed_bytes=fixed)
         yield Phase("joining attention's pieces", (*stream, *normed, (2, "attended")))
     gate: Sum = ((2, "attended"),) if a.output_gate else ()
-    yield Phase("the output projection", ((3, "hidden"), (1, "projected"), *normed, (1, "attended"), *gate))
+    alive = ((2, "hidden"), (1, "projected"), *normed, (1, "attended"), *gate)
+    yield from _product("the output projection", alive, (1, "hidden"), "attended", p)
+
+
+def _product(name: str, alive: Sum, out: tuple[int, str], into: str, p: Pass) -> Iterator[Phase]:
+    """A linear layer: its result beside what is alive; in fp32 first its input and result, then both results."""
+    count, rows = out
+    if not p.fp32_products:
+        yield Phase(name, (*alive, out))
+        return
+    wide = FP32 // p.value_bytes
+    yield Phase(f"{name}, in fp32", (*alive, (wide, into), (wide * count, rows)))
+    yield Phase(f"{name}, rounded", (*alive, ((wide + 1) * count, rows)))
 
 
 def _flash_scratch(a: Attention, p: Pass, queries: int) -> int:
@@ -152,13 +166,13 @@ def _flash_scratch(a: Attention, p: Pass, queries: int) -> int:
     return p.threads * (FP32 * q_block * (kv_block + 2 + a.v_head_dim) + reduced)
 
 
-def _mlp(name: str, held: int, inner: str, *, gated: bool, more: Sum = ()) -> Iterator[Phase]:
+def _mlp(name: str, held: int, inner: str, p: Pass, *, gated: bool) -> Iterator[Phase]:
     """Gate and up in one tensor, the activated gate, their product; or the inner values, activated, and the result."""
+    stream = (held, "hidden")
+    yield from _product(f"{name}'s first matrix", (stream,), (2 if gated else 1, inner), "hidden", p)
     if gated:
-        yield Phase(name, ((held, "hidden"), (4, inner), *more))
-        yield Phase(name, ((held + 1, "hidden"), (3, inner), *more))
-    else:
-        yield Phase(name, ((held + 1, "hidden"), (2, inner), *more))
+        yield Phase(name, (stream, (4, inner)))
+    yield from _product(name, (stream, (3 if gated else 2, inner)), (1, "hidden"), inner, p)
 
 
 def _moe(m: Moe, held: int, p: Pass) -> Iterator[Phase]:
@@ -166,11 +180,12 @@ def _moe(m: Moe, held: int, p: Pass) -> Iterator[Phase]:
     yield Phase("the router", ((held, "hidden"), (1 + 2 * FP32 // p.value_bytes, "experts")))
     share = max(1, m.experts // m.active)
     rows = ceil_div(p.batch * p.tokens, share)
-    inside = rows * ((4 if m.gated else 2) * m.intermediate_size) * p.value_bytes
+    wide = FP32 // p.value_bytes + 1 if p.fp32_products else 0  # the first matrix's result in fp32, and rounded
+    inside = rows * (max(2 * wide, 4) if m.gated else max(wide, 2)) * m.intermediate_size * p.value_bytes
     # the sum of the experts, and of this expert its tokens
     yield Phase("an expert", ((held + 1, "hidden"),), fixed_bytes=inside + rows * _hidden_of(m, p))
     if m.shared_size:
-        yield from _mlp("the shared expert", held + 1, "shared", gated=m.gated)
+        yield from _mlp("the shared expert", held + 1, "shared", p, gated=m.gated)
 
 
 def _hidden_of(m: Moe, p: Pass) -> int:
@@ -182,7 +197,8 @@ def _edges(rank: Rank, p: Pass) -> Iterator[Phase]:
     """The head computes the logits of the last token of each session."""
     yield Phase("the final norm", ((1 + p.norm_copies, "hidden"),))
     joined = 1 if rank.tp == 1 else 1 + 2 * rank.tp  # the ranks' parts, and the whole
-    yield Phase("the head", ((1, "hidden"),), ((joined, "vocabulary"),))
+    wide: Sum = ((FP32 // p.value_bytes, "vocabulary"),) if p.fp32_products else ()
+    yield Phase("the head", ((1, "hidden"),), ((joined, "vocabulary"), *wide))
 
 
 def _text(parts: Sum) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 from kvplan.measure.decoder.cache.static import StaticCache
 from kvplan.measure.decoder.decoder import Decoder
@@ -12,7 +13,7 @@ from kvplan.measure.energy import energy_row
 from kvplan.measure.parts import SHORT, Work, attention_call, linears_call
 from kvplan.measure.rates import time_calls
 from kvplan.measure.reached import decode_point
-from kvplan.measure.rows import Row, row
+from kvplan.measure.rows import EXTRAPOLATED, FITTED, Row, row
 from kvplan.measure.setting import Setting
 from kvplan.measure.step_model import Point, StepParts, calibrate, held_out_errors, median_error, step_work
 from kvplan.measure.steps import Decoding
@@ -113,10 +114,15 @@ def _observed(s: Setting, batch: int, context: int, samples: Samples) -> Point:
 
 
 def _calibration(points: list[Point], parts: dict[int, StepParts]) -> Iterator[Row]:
-    """The median of the errors' absolute values at points that the fit did not see."""
+    """Every point by the fit, and the median of the errors' absolute values at points that it did not see."""
     found = calibrate(points, parts)
     if found is None:
         return
+    for point in points:
+        basis = FITTED if point in found.points else EXTRAPOLATED
+        at: dict[str, Any] = {"batch": point.batch, "context_tokens": point.context}
+        predicted = found.seconds(point)
+        yield row("decode_step_calibrated", "s", predicted=predicted, observed=point.observed_s, basis=basis, **at)
     errors = held_out_errors(found, points)
     low, high = (p.context for p in found.points)
     note = f"fitted at batch {found.points[0].batch}, contexts {low} and {high}; judged at the {len(errors)} others"

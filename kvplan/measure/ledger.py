@@ -10,8 +10,9 @@ from kvplan.engines.generic import group_lines
 from kvplan.engines.local import Local
 from kvplan.kv_formats import kv_pair
 from kvplan.measure.activations import Pass, activation_line
+from kvplan.measure.decoder.layouts import LAYOUTS, packed_elements
 from kvplan.memory.cache_groups import CacheGroup, cache_groups
-from kvplan.memory.weights import stored, weight_lines
+from kvplan.memory.weights import StoredTensor, stored, weight_lines
 from kvplan.schemes import Scheme, scheme
 from kvplan.sharding import Rank
 from kvplan.specs.layers import Rope
@@ -29,7 +30,14 @@ class Host(NamedTuple):
     value_bytes: int
     threads: int
     slab_granule: int
-    packed_head: bool  # a tied head in the CPU's own order is held twice: the embedding needs a plain table
+    layouts: tuple[str, ...]  # that matrices may have until they have been tried, and then do have
+    packed: tuple[int, int] | None = None  # bytes of copies and of padding, once tried
+    libraries_bytes: int = 0  # taken since by libraries for themselves, at their first use
+
+    @property
+    def fp32_products(self) -> bool:
+        """Whether 16-bit products are made in fp32 and rounded afterwards."""
+        return "fbgemm" in self.layouts
 
 
 class Ledger(NamedTuple):
@@ -67,7 +75,12 @@ def predict(rank: Rank, host: Host, context: int, prompt: Pass) -> Ledger:
     engine, options, groups = Local(host.slab_granule), kv_options(host.dtype, context), cache_groups(rank)
     tensors = stored(rank, scheme_of(host))
     weights = weight_lines(tensors)
-    overhead = [_baseline(host), *_tables(rank, host, context), *_copies(rank, host), activation_line(rank, prompt)]
+    overhead = [
+        *_observed(host),
+        *_tables(rank, host, context),
+        *_packed(rank, host, tensors),
+        activation_line(rank, prompt),
+    ]
     budget = engine.budget(host.memory_bytes, Held(rank, scheme_of(host), tensors, weights, overhead), options)
     return Ledger(rank, host, weights, budget, engine.slab_line(groups, options, context), context)
 
@@ -92,8 +105,14 @@ def scheme_of(host: Host) -> Scheme:
     return scheme(host.dtype)
 
 
-def _baseline(host: Host) -> Line:
-    return Line("overhead/baseline", host.baseline_bytes, "observed", {"observed": host.baseline_bytes}, host.source)
+def _observed(host: Host) -> list[Line]:
+    """What no formula gives."""
+    found = {"baseline": (host.baseline_bytes, host.source), "libraries": (host.libraries_bytes, "at their first use")}
+    return [
+        Line(f"overhead/{name}", size, "observed", {"observed": size}, source)
+        for name, (size, source) in found.items()
+        if size
+    ]
 
 
 def _tables(rank: Rank, host: Host, context: int) -> list[Line]:
@@ -114,15 +133,21 @@ def _tables(rank: Rank, host: Host, context: int) -> list[Line]:
     return [Line("overhead/position_tables", size, "2 * positions * widths * value_bytes", terms, "cos and sin")]
 
 
-def _copies(rank: Rank, host: Host) -> list[Line]:
-    """A tied head in the CPU's order stays a table for the embedding as well."""
-    if not (host.packed_head and rank.model.tied):
+def _packed(rank: Rank, host: Host, tensors: list[StoredTensor]) -> list[Line]:
+    """What the CPU's own orders take beside the plain matrices; before they have been tried, at most."""
+    copied, padding = host.packed or _most_packed(rank, host, tensors)
+    if not copied + padding:
         return []
-    terms: dict[str, int | float] = {
-        "rows": rank.vocab_rows,
-        "hidden": rank.model.hidden_size,
-        "value_bytes": host.value_bytes,
-    }
-    size = rank.vocab_rows * rank.model.hidden_size * host.value_bytes
-    source = "a second copy, in oneDNN's order"
-    return [Line("overhead/packed_head", size, "rows * hidden * value_bytes", terms, source)]
+    source = "a tied head held twice, since the embedding needs its table, and matrices filled up to whole blocks"
+    terms: dict[str, int | float] = {"copied": copied, "padding": padding}
+    return [Line("overhead/packed", copied + padding, "copied + padding", terms, source)]
+
+
+def _most_packed(rank: Rank, host: Host, tensors: list[StoredTensor]) -> tuple[int, int]:
+    copies = rank.model.tied and any(LAYOUTS[name].copies for name in host.layouts)
+    matrices = [t for t in tensors if t.columns > 1]
+    added = [
+        max(packed_elements(name, t.rows, t.columns) for name in host.layouts) - t.rows * t.columns for t in matrices
+    ]
+    padding = sum(t.times * each for t, each in zip(matrices, added, strict=True)) * host.value_bytes
+    return rank.vocab_rows * rank.model.hidden_size * host.value_bytes if copies else 0, padding

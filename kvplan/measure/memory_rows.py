@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,14 +13,14 @@ from kvplan.measure.checkpoint import checkpoint_numerics, load_checkpoint
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.decoder import Decoder
-from kvplan.measure.decoder.packing import pack_linears
+from kvplan.measure.decoder.packing import Packing, choose_layouts, pack_linears
 from kvplan.measure.fill import Filled, fill
 from kvplan.measure.ledger import Ledger, cache_bytes
 from kvplan.measure.observe_cpu import limited_bytes
 from kvplan.measure.options import ACTIVATIONS_TOLERANCE, WEIGHTS_TOLERANCE
 from kvplan.measure.parallel import gather
 from kvplan.measure.rows import FORMULA, Row, row
-from kvplan.measure.setting import Setting
+from kvplan.measure.setting import Setting, pass_on
 from kvplan.measure.steps import prefill_of
 from kvplan.units import human_bytes
 
@@ -30,9 +31,10 @@ class Loaded:
     """The decoder once its memory was read, and what the parts took."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger  # what is predicted, once more when it is known how the head is held
+        self.ledger = ledger  # what is predicted, once more when it is known how the matrices lie
         self.decoder: Decoder | None = None
-        self.layouts: dict[tuple[int, int], str] = {}
+        self.packing = Packing(("rows",))
+        self.libraries_bytes = 0  # what their first use took
         self.peak_parts: dict[str, tuple[int, int]] = {}  # name -> predicted, observed
 
 
@@ -45,6 +47,8 @@ def memory_rows(s: Setting, loaded: Loaded) -> Iterator[Row]:
     yield from _cache(s, loaded)
     s.progress.begin(f"activations of a prompt of {s.prompt} tokens")
     yield _activations(s, loaded)
+    note = "taken for themselves by libraries while orders of matrices were tried and a first prompt ran"
+    yield row("libraries", "bytes", observed=loaded.libraries_bytes, note=note)
     yield _peak(s, loaded)
     for name, value in s.observer.readings().items():
         yield row(f"observed_{name}", "bytes", observed=value, note="all of this process, now")
@@ -69,15 +73,16 @@ def _weights(s: Setting, loaded: Loaded) -> Iterator[Row]:
     yield _judged(
         s, loaded, "weights", predicted=s.ledger.weights_bytes, observed=built - before, usual=WEIGHTS_TOLERANCE
     )
-    packing = pack_linears(decoder, batch=min(s.batches))
-    if packing.refused and place.device.type == "cpu":
-        s.progress.note(f"oneDNN's order of weights is not used: {packing.refused}")
-    loaded.decoder, loaded.layouts = decoder, packing.layouts
-    loaded.ledger = s.ledger_with(packed_head=packing.copied_bytes > 0)
-    predicted = loaded.ledger.overhead("packed_head")
+    with _libraries(s, loaded):
+        layouts = choose_layouts(decoder, s.batches)
+    tried = s.observer.used()
+    loaded.decoder, loaded.packing = decoder, pack_linears(decoder, layouts, min(s.batches))
+    loaded.ledger = s.ledger_with(loaded.packing, loaded.libraries_bytes)
+    s.progress.note(f"order of the matrices: {', '.join(loaded.ledger.host.layouts)}")
+    predicted = loaded.ledger.overhead("packed")
     if predicted:
         yield _judged(
-            s, loaded, "packed_head", predicted=predicted, observed=s.observer.used() - built, usual=WEIGHTS_TOLERANCE
+            s, loaded, "packed", predicted=predicted, observed=s.observer.used() - tried, usual=WEIGHTS_TOLERANCE
         )
 
 
@@ -99,14 +104,23 @@ def _cache(s: Setting, loaded: Loaded) -> Iterator[Row]:
 
 def _activations(s: Setting, loaded: Loaded) -> Row:
     work = prefill_of(_decoder(loaded), 1, s.prompt)
-    if s.observer.device.type != "cpu":
-        work()  # libraries take their workspaces at first use
+    with _libraries(s, loaded):
+        work()
+    loaded.ledger = s.ledger_with(loaded.packing, loaded.libraries_bytes)
     observed = s.observer.peak_of(work)
-    line = activation_line(s.rank, s.scratch(1, s.prompt, s.prompt))
+    line = activation_line(s.rank, pass_on(loaded.ledger.host, 1, s.prompt, s.prompt))
     return _judged(
         s, loaded, "activations", predicted=line.bytes, observed=observed, usual=ACTIVATIONS_TOLERANCE,
         batch=1, context_tokens=s.prompt, note=line.source,
     )  # fmt: skip
+
+
+@contextmanager
+def _libraries(s: Setting, loaded: Loaded) -> Iterator[None]:
+    """What work that keeps nothing leaves behind: workspaces that libraries take at first use."""
+    before = s.observer.total(s.options.memory_limit).baseline_bytes
+    yield
+    loaded.libraries_bytes += max(0, s.observer.total(s.options.memory_limit).baseline_bytes - before)
 
 
 def _peak(s: Setting, loaded: Loaded) -> Row:

@@ -8,8 +8,10 @@ from time import perf_counter
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional
 
+from kvplan.measure.decoder.layouts import LAYOUTS, filled, obstacle
+from kvplan.measure.decoder.linear import Linear
+from kvplan.measure.decoder.place import Place
 from kvplan.units import MIB
 
 COPY_BYTES = {"cpu": 128 * MIB, "mps": 256 * MIB, "cuda": 2048 * MIB}  # many times the last-level cache
@@ -46,18 +48,26 @@ def measure_peaks(device: torch.device, dtype: torch.dtype, synchronize: Callabl
 
 
 def quick_dtype(device: torch.device, synchronize: Callable[[], None]) -> str:
-    """bf16, or fp32 on CPUs without instructions for 16 bit, which multiply it many times slower."""
+    """bf16, or fp32 on CPUs that multiply 16 bit many times slower in every order of the matrices."""
     if device.type != "cpu":
         return "bf16"
-    size = PRODUCT_SIZE["cpu"]
-    pairs = [[torch.ones(size, size, dtype=d) for _ in range(2)] for d in (torch.bfloat16, torch.float32)]
-    half, single = (_product_s(a, b, synchronize) for a, b in pairs)
+    half, single = (_fastest_product(Place(device, d), synchronize)[0] for d in (torch.bfloat16, torch.float32))
     return "fp32" if half > SLOW_HALF * single else "bf16"
 
 
-def _product_s(a: torch.Tensor, b: torch.Tensor, synchronize: Callable[[], None]) -> float:
-    """As the decoder multiplies: both by rows."""
-    return median(time_calls(lambda: functional.linear(a, b), PRODUCTS, synchronize))
+def _fastest_product(place: Place, synchronize: Callable[[], None]) -> tuple[float, str]:
+    """Seconds of a small product in the fastest order of its weights, and the order."""
+    names = [name for name in LAYOUTS if obstacle(name, place) is None]
+    return min((_product_s(place, name, PRODUCT_SIZE[place.device.type], synchronize), name) for name in names)
+
+
+@torch.inference_mode()
+def _product_s(place: Place, layout: str, size: int, synchronize: Callable[[], None]) -> float:
+    """Two square matrices multiplied as the decoder does it."""
+    x = torch.ones(size, size, device=place.device, dtype=place.dtype)
+    linear = filled(Linear(size, size, place), torch.ones(()))
+    LAYOUTS[layout].arrange(linear, size)
+    return median(time_calls(lambda: linear(x), PRODUCTS, synchronize))
 
 
 def _copy_rate(device: torch.device, synchronize: Callable[[], None]) -> float:
@@ -69,10 +79,11 @@ def _copy_rate(device: torch.device, synchronize: Callable[[], None]) -> float:
 
 def _product_rate(device: torch.device, dtype: torch.dtype, synchronize: Callable[[], None]) -> float:
     """The size grows until a product takes long enough to be timed."""
+    place = Place(device, dtype)
     size, best = PRODUCT_SIZE[device.type], 0.0
+    _, layout = _fastest_product(place, synchronize)
     while True:
-        a, b = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
-        seconds = _product_s(a, b, synchronize)
+        seconds = _product_s(place, layout, size, synchronize)
         best = max(best, 2 * size**3 / seconds)
         if seconds >= LONG_ENOUGH_S or size >= LARGEST_PRODUCT:
             return best

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median, quantiles
 from typing import Any
 
-from kvplan.measure.rows import EXTRAPOLATED, FORMULA, Row, row
+from kvplan.measure.rows import BOUND, EXTRAPOLATED, FORMULA, Row, row
 from kvplan.measure.setting import Setting
 from kvplan.measure.step_model import Work, prefill_work, step_work
 
@@ -46,6 +46,9 @@ def _point(
         "share_of_product": work.operations / seconds / s.peaks.product_flops_per_s,
     }
     yield row(name, "s", predicted=predicted, observed=seconds, basis=FORMULA, **at, **more)
+    if s.datasheet:
+        bound, note = s.datasheet.seconds(work), f"{s.datasheet.gpu} on paper"
+        yield row(f"{name}_bound", "s", predicted=bound, observed=seconds, basis=BOUND, note=note, **at)
 
 
 def _rate(name: str, tokens: int, predicted: float | None, samples: list[float], at: dict[str, Any]) -> Iterator[Row]:

@@ -9,7 +9,9 @@ import torch
 
 from kvplan.errors import InputError
 from kvplan.measure.activations import Pass
-from kvplan.measure.decoder.packing import obstacle
+from kvplan.measure.datasheet import Datasheet, datasheet_of
+from kvplan.measure.decoder.layouts import LAYOUTS, obstacle
+from kvplan.measure.decoder.packing import Packing
 from kvplan.measure.decoder.parallel import Group
 from kvplan.measure.decoder.place import DTYPES, Place
 from kvplan.measure.fit_device import Fit, choose_layers, rank_of
@@ -43,6 +45,7 @@ class Setting(NamedTuple):
     points: tuple[tuple[int, int], ...]  # batch, context: those that fit
     prompt: int  # tokens of the longest prompt that is run
     progress: Progress
+    datasheet: Datasheet | None = None
 
     @property
     def place(self) -> Place:
@@ -58,15 +61,11 @@ class Setting(NamedTuple):
         """The contexts that are run with a batch."""
         return sorted(context for b, context in self.points if b == batch)
 
-    def ledger_with(self, *, packed_head: bool) -> Ledger:
-        """The prediction once it is known how the head is held."""
-        host = self.ledger.host._replace(packed_head=packed_head)
+    def ledger_with(self, packing: Packing, libraries_bytes: int) -> Ledger:
+        """The prediction once it is known in which order the matrices lie, and what libraries took for themselves."""
+        packed = (packing.copied_bytes, packing.padding_bytes)
+        host = self.ledger.host._replace(layouts=packing.layouts, packed=packed, libraries_bytes=libraries_bytes)
         return _ledger(self.rank, host=host, context=self.ledger.context, tokens=self.prompt, batch=1)
-
-    def scratch(self, batch: int, tokens: int, context: int) -> Pass:
-        """A pass as the activation formula wants it."""
-        host = self.ledger.host
-        return Pass(batch, tokens, context, host.value_bytes, host.device, host.threads)
 
 
 def settle_on(
@@ -96,7 +95,10 @@ def settle_on(
     _say_left_out(options, points, fit, progress)
     largest = max(points, key=lambda p: p[0] * p[1])
     ledger = _ledger(rank, host=host, context=largest[1], tokens=prompt, batch=1)
-    return Setting(options, model, rank, whole, observer, group, dtype, peaks, fit, ledger, points, prompt, progress)
+    paper = datasheet_of(observer.name, dtype) if observer.device.type == "cuda" else None
+    return Setting(
+        options, model, rank, whole, observer, group, dtype, peaks, fit, ledger, points, prompt, progress, paper
+    )
 
 
 def _host(observer: Observer, total: Total, dtype: str) -> Host:
@@ -110,13 +112,17 @@ def _host(observer: Observer, total: Total, dtype: str) -> Host:
         value_bytes=VALUE_BYTES[dtype],
         threads=torch.get_num_threads(),
         slab_granule=observer.slab_granule,
-        packed_head=obstacle(place) is None,  # until the orders have been tried, the larger of both
+        layouts=tuple(name for name in LAYOUTS if obstacle(name, place) is None),
     )
 
 
 def _ledger(rank: Rank, *, host: Host, context: int, tokens: int, batch: int) -> Ledger:
-    prompt = Pass(batch, tokens, context, host.value_bytes, host.device, host.threads)
-    return predict(rank, host, context, prompt)
+    return predict(rank, host, context, pass_on(host, batch, tokens, context))
+
+
+def pass_on(host: Host, batch: int, tokens: int, context: int) -> Pass:
+    """A pass as the activation formula wants it."""
+    return Pass(batch, tokens, context, host.value_bytes, host.device, host.threads, fp32_products=host.fp32_products)
 
 
 def _check_limit(total: Total, options: Options) -> None:

@@ -13,6 +13,9 @@ from hub_models import attention, dense, spec
 from kvplan.measure.activations import Pass, activation_line
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
+from kvplan.measure.decoder.layouts import obstacle
+from kvplan.measure.decoder.packing import choose_layouts, pack_linears
+from kvplan.measure.decoder.place import Place
 from kvplan.measure.observe_cpu import allocator_peak
 from kvplan.specs.layers import Layer, Mlp, Moe
 
@@ -34,11 +37,16 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "layout"), [(torch.float32, "rows"), (torch.bfloat16, "rows"), (torch.bfloat16, "fbgemm")], ids=str
+)
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 96), (3, 200), (1, 800)])
 @pytest.mark.parametrize("name", MODELS)
-def test_within_five_percent_of_the_events(name: str, batch: int, tokens: int, dtype: torch.dtype) -> None:
+def test_within_five_percent_of_the_events(name: str, batch: int, tokens: int, dtype: torch.dtype, layout: str) -> None:
+    if reason := obstacle(layout, Place(torch.device("cpu"), dtype)):
+        pytest.skip(f"this machine does not have {layout}: {reason}")
     decoder = build_decoder(MODELS[name], dtype=dtype)
+    pack_linears(decoder, choose_layouts(decoder, layouts=[layout]))
     cache = ContiguousCache(decoder, batch=batch, capacity=tokens)
     prompt = torch.zeros(batch, tokens, dtype=torch.int64)
 
@@ -48,7 +56,9 @@ def test_within_five_percent_of_the_events(name: str, batch: int, tokens: int, d
 
     prefill()
     observed = allocator_peak(prefill)
-    line = activation_line(decoder.rank, Pass(batch, tokens, tokens, dtype.itemsize, "cpu"))
+    line = activation_line(
+        decoder.rank, Pass(batch, tokens, tokens, dtype.itemsize, "cpu", fp32_products=layout == "fbgemm")
+    )
     assert line.bytes == pytest.approx(observed, rel=0.05), line.source
     assert eval(line.formula, {}, dict(line.terms)) == line.bytes
 

@@ -18,7 +18,7 @@ from kvplan.errors import InputError, MissingPackageError
 from kvplan.measure.checkpoint import checkpoint_numerics, load_checkpoint, load_tokenizer, our_name
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.decoder import Decoder
-from kvplan.measure.decoder.packing import pack_linears
+from kvplan.measure.decoder.packing import choose_layouts, pack_linears
 from kvplan.specs.layers import Rope
 
 NAME = "llama-odd-heads"
@@ -78,7 +78,9 @@ def test_layers_that_were_cut_off_are_passed_over(folder):
 
 def test_a_packed_copy_of_a_checkpoint(folder):
     decoder = load(folder)
-    pack_linears(decoder, layouts=["packed"])  # or a sentence why not; either way the logits stay
+    pack_linears(
+        decoder, choose_layouts(decoder, layouts=["onednn"])
+    )  # or a sentence why not; either way the logits stay
     assert furthest(decoder(prompts(1, 5)), loaded(NAME)(prompts(1, 5))) <= 1.7e-5
 
 

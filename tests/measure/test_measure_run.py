@@ -114,6 +114,13 @@ def test_the_error_after_calibration_is_reported(run: list[dict[str, Any]]) -> N
     found = one(run, "calibrated_step_error")
     assert len(found["errors"]) == 4  # six points, two of them fitted
     assert found["observed"] >= 0
+    fitted = [r for r in run if r["quantity"] == "decode_step_calibrated"]
+    assert [r["basis"] for r in fitted] == ["fitted on these points", "extrapolated", "fitted on these points"] + [
+        "extrapolated"
+    ] * 3
+    assert [r["error"] for r in fitted if r["basis"] == "extrapolated"] == pytest.approx(found["errors"])
+    for row in fitted[0], fitted[2]:  # a line through two points meets both
+        assert row["predicted"] == pytest.approx(row["observed"])
 
 
 def test_unequal_lengths_in_both_caches(run: list[dict[str, Any]]) -> None:

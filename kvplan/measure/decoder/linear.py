@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,21 +18,12 @@ class Linear(nn.Module):
         self.rows, self.columns = rows, columns
         self.weight: nn.Parameter | None = place.empty(rows, columns)
         self.bias = place.empty(rows) if bias else None
-        self.packed: Any = None
+        self.product: Callable[[Tensor], Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., columns) to (..., rows)."""
-        if self.packed is None:
-            return functional.linear(x, self.weight, self.bias)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        return functional.linear(x, self.weight, self.bias) if self.product is None else self.product(x)
 
-    def by_columns(self) -> None:
-        """Keep the weights column by column; shape and values stay."""
-        if self.weight is not None:
-            self.weight = nn.Parameter(self.weight.t().contiguous().t(), requires_grad=False)
-
-    def pack(self, batch: int) -> None:
-        """Keep the weights only in oneDNN's order; the plain matrix is freed unless something else holds it."""
-        if self.weight is not None:
-            self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), batch)
-            self.weight = None
+    def replace_weight(self, product: Callable[[Tensor], Tensor]) -> None:
+        """Let `product`, which holds the weights, do the work; the plain matrix is freed unless held elsewhere."""
+        self.product, self.weight = product, None

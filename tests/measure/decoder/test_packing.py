@@ -8,57 +8,102 @@ from hub_models import CASES, attention, dense, furthest, prompts
 
 from kvplan.measure.decoder import packing
 from kvplan.measure.decoder.build import build_decoder
+from kvplan.measure.decoder.layouts import LAYOUTS, Layout, obstacle, packed_elements
 from kvplan.measure.decoder.linear import Linear
-from kvplan.measure.decoder.packing import obstacle, pack_linears
+from kvplan.measure.decoder.packing import choose_layouts, pack_linears
 from kvplan.measure.decoder.place import Place
+from kvplan.measure.observe_cpu import CpuObserver
 
 PLACES = {
     name: Place(torch.device("cpu"), dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
 }
 TOLERANCE = {"fp32": 1.7e-5, "bf16": 0.0}
-PACKED = ("packed",)
+ORDERS = [("fp32", "onednn"), ("fp32", "columns"), ("bf16", "onednn")]
 
 
-@pytest.mark.parametrize(("dtype", "layout"), [("fp32", "packed"), ("fp32", "columns"), ("bf16", "packed")])
+def machine_with(layout: str, dtype: str) -> Place:
+    """Skips where the processor or this PyTorch does not have the order."""
+    if reason := obstacle(layout, PLACES[dtype]):
+        pytest.skip(f"this machine does not have {layout} for {dtype}: {reason}")
+    return PLACES[dtype]
+
+
+@pytest.mark.parametrize(("dtype", "layout"), ORDERS)
 @pytest.mark.parametrize("name", ["llama-mha", "qwen2-biases", "mixtral", "gemma"])
 def test_another_order_gives_the_same_logits(name, dtype, layout):
-    place = PLACES[dtype]
-    if layout == "packed" and (reason := obstacle(place)):
-        pytest.skip(f"this machine does not pack {dtype}: {reason}")
+    place = machine_with(layout, dtype)
     plain, arranged = (build_decoder(CASES[name].model, dtype=place.dtype, seed=1) for _ in range(2))
-    done = pack_linears(arranged, layouts=[layout])
-    assert set(done.layouts.values()) == {layout}
-    assert set(done.layouts) == {(m.rows, m.columns) for m in plain.modules() if isinstance(m, Linear)}
+    chosen = choose_layouts(arranged, layouts=[layout])
+    assert pack_linears(arranged, chosen).layouts == (layout,)
+    assert set(chosen) == {(m.rows, m.columns) for m in plain.modules() if isinstance(m, Linear)}
     for tokens in (prompts(1, 1), prompts(2, 9)):
         assert furthest(arranged(tokens), plain(tokens)) <= TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("rows", [1, 9])
+def test_products_in_fp32_are_nearer_to_the_exact_ones(rows):
+    """A bf16 matrix is exact in fp16, products and sums are fp32, and the result is rounded to bf16 once."""
+    place = machine_with("fbgemm", "bf16")
+    generator = torch.Generator().manual_seed(0)
+    weight = (torch.randn(300, 770, generator=generator) * 0.02).to(place.dtype)
+    x, bias = (torch.randn(n, generator=generator).to(place.dtype) for n in (rows * 770, 300))
+    linear = Linear(300, 770, place, bias=True)
+    linear.weight.copy_(weight), linear.bias.copy_(bias)
+    LAYOUTS["fbgemm"].arrange(linear, 1)
+    exact = x.view(rows, 770).double() @ weight.double().T + bias.double()
+    error = (linear(x.view(rows, 770)).double() - exact).abs()
+    assert linear.weight is None
+    assert (error <= exact.abs() * 2.0**-8 + 1e-5).all()  # half a step of bf16's 8 bits, and fp32's own noise
+
+
+def test_a_matrix_beyond_fp16_is_left_as_it_is():
+    place = machine_with("fbgemm", "bf16")
+    linear = Linear(16, 512, place)
+    linear.weight.zero_()[3, 7] = 70_000.0  # fp16 ends at 65504
+    LAYOUTS["fbgemm"].arrange(linear, 1)
+    assert linear.product is None
+    assert linear(torch.ones(1, 512, dtype=place.dtype))[0, 3] == linear.weight[3, 7]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1001, 770), (4096, 768), (512, 2048)])
+def test_the_padding_is_what_the_machine_takes(rows, columns):
+    place = machine_with("fbgemm", "bf16")
+    observer = CpuObserver()
+    plain = [Linear(rows, columns, place) for _ in range(8)]
+    for linear in plain:
+        linear.weight.zero_()
+        LAYOUTS["fbgemm"].arrange(linear, 1) if linear is plain[0] else None
+    before = observer.used()
+    for linear in plain[1:]:
+        LAYOUTS["fbgemm"].arrange(linear, 1)
+    added = packed_elements("fbgemm", rows, columns) - rows * columns  # (1008 x 1024, 4096 x 1024, 512 x 2048)
+    # the processor's pages, 4096 bytes, and the heap's own words
+    assert observer.used() - before == pytest.approx(7 * 2 * added, abs=7 * 3 * 4096)
+
+
 def test_the_plain_matrices_are_gone():
-    if reason := obstacle(PLACES["fp32"]):
-        pytest.skip(reason)
+    machine_with("onednn", "fp32")
     decoder = build_decoder(dense(attention(4, 2)))
     bytes_before = decoder.weight_bytes
-    done = pack_linears(decoder, layouts=PACKED)
+    done = pack_linears(decoder, choose_layouts(decoder, layouts=["onednn"]))
     left = sum(p.nbytes for p in decoder.parameters())
     # embedding 97 x 48, 2 norms a layer and the final one; every other matrix is packed, none twice
     assert (left, done.copied_bytes, decoder.weight_bytes) == ((97 + 5) * 48 * 4, 0, bytes_before)
-    assert pack_linears(decoder).layouts == {}
+    assert choose_layouts(decoder) == {}
 
 
-@pytest.mark.parametrize(("tied_head", "copied"), [(True, 97 * 48 * 4), (False, 0)])
-def test_a_tied_head_is_held_twice_or_left(tied_head, copied):
-    if reason := obstacle(PLACES["fp32"]):
-        pytest.skip(reason)
+def test_a_tied_head_is_held_twice():
+    machine_with("onednn", "fp32")
     decoder = build_decoder(dense(attention(4, 2), tied=True))
     before = decoder(prompts(1, 4))
-    assert pack_linears(decoder, layouts=PACKED, tied_head=tied_head).copied_bytes == copied
+    assert pack_linears(decoder, choose_layouts(decoder, layouts=["onednn"])).copied_bytes == 97 * 48 * 4
     assert furthest(decoder(prompts(1, 4)), before) <= TOLERANCE["fp32"]
 
 
 def test_a_tied_head_by_columns_stays_one_matrix():
     decoder = build_decoder(dense(attention(4, 2), tied=True))
     before, count = decoder(prompts(1, 4)), sum(p.numel() for p in decoder.parameters())
-    assert pack_linears(decoder, layouts=["columns"]).copied_bytes == 0
+    assert pack_linears(decoder, choose_layouts(decoder, layouts=["columns"])).copied_bytes == 0
     assert decoder.embedding is decoder.head.weight
     assert sum(p.numel() for p in decoder.parameters()) == count
     assert furthest(decoder(prompts(1, 4)), before) <= TOLERANCE["fp32"]
@@ -67,34 +112,38 @@ def test_a_tied_head_by_columns_stays_one_matrix():
 @pytest.mark.parametrize(
     ("seconds", "layout"),
     [
-        ({"rows": 1.0, "columns": 0.9, "packed": 0.8}, "packed"),
-        ({"rows": 1.0, "columns": 0.7, "packed": 0.8}, "columns"),
-        ({"rows": 1.0, "columns": 0.96, "packed": 1.1}, "rows"),  # not worth it
+        ({"rows": [1.0], "columns": [0.9], "onednn": [0.8]}, "onednn"),
+        ({"rows": [1.0], "columns": [0.7], "onednn": [0.8]}, "columns"),
+        ({"rows": [1.0], "columns": [0.96], "onednn": [1.1]}, "rows"),  # not worth it
+        ({"rows": [1.0, 4.0], "columns": [0.7, 16.0], "onednn": [0.9, 4.0]}, "onednn"),  # means 2.0, 3.3, 1.9
     ],
 )
 def test_the_fastest_order_is_taken_for_each_shape(monkeypatch, seconds, layout):
     monkeypatch.setattr(packing, "trial_seconds", lambda *_: seconds)
-    assert packing.fastest(PLACES["fp32"], (64, 32), 1, packing.LAYOUTS) == layout
+    assert packing.fastest(PLACES["fp32"], (64, 32), (1, 8), tuple(LAYOUTS)) == layout
 
 
-def test_trials_are_timed(monkeypatch):
+@pytest.mark.parametrize("dtype", PLACES)
+def test_trials_are_timed(monkeypatch, dtype):
     monkeypatch.setattr(packing, "TRIAL_BYTES", 2**16)
-    done = pack_linears(build_decoder(dense(attention(4, 2))))
-    assert len(done.layouts) == 5  # queries, keys and values; output; gate and up; down; head
-    assert set(done.layouts.values()) <= set(packing.LAYOUTS)
+    chosen = choose_layouts(build_decoder(dense(attention(4, 2)), dtype=PLACES[dtype].dtype), (1, 3))
+    assert len(chosen) == 5  # queries, keys and values; output; gate and up; down; head
+    assert set(chosen.values()) <= set(LAYOUTS)
 
 
-def test_columns_are_for_fp32():
+def test_orders_for_other_formats_are_not_tried():
     decoder = build_decoder(dense(attention(4, 2)), dtype=torch.bfloat16)
-    assert pack_linears(decoder, layouts=["columns"]).layouts == {}
+    assert choose_layouts(decoder, layouts=["columns"]) == {}
+    assert obstacle("columns", PLACES["bf16"]) == "not for bfloat16"
+    assert obstacle("fbgemm", PLACES["fp32"]) == "not for float32"
 
 
 def test_without_the_operators_nothing_changes(monkeypatch):
     monkeypatch.setattr(torch.ops, "mkldnn", object())
     decoder = build_decoder(dense(attention(4, 2)))
     before = decoder(prompts(1, 4))
-    done = pack_linears(decoder, layouts=PACKED)
-    assert (done.layouts, done.refused) == ({}, f"PyTorch {torch.__version__} has no packed linear layers")
+    assert pack_linears(decoder, choose_layouts(decoder, layouts=["onednn"])).layouts == ("rows",)
+    assert obstacle("onednn", PLACES["fp32"]) == f"PyTorch {torch.__version__} does not have it"
     assert torch.equal(decoder(prompts(1, 4)), before)
 
 
@@ -102,18 +151,19 @@ def test_a_machine_that_refuses_is_believed(monkeypatch):
     def refuse(*_):
         raise RuntimeError("needs another CPU\nand a second line")
 
-    monkeypatch.setattr(Linear, "pack", refuse)
-    assert obstacle(PLACES["fp32"]) in ("needs another CPU", f"PyTorch {torch.__version__} has no packed linear layers")
+    monkeypatch.setitem(LAYOUTS, "columns", Layout(refuse, (torch.float32,)))
+    assert obstacle("columns", PLACES["fp32"]) == "needs another CPU"
 
 
-def test_only_cpus_pack():
-    assert obstacle(Place(torch.device("meta"), torch.float32)) == "weights are packed on a CPU only"
+def test_only_cpus_have_other_orders():
+    place = Place(torch.device("meta"), torch.float32)
+    assert obstacle("onednn", place) == "weights are put in another order on a CPU only"
+    assert obstacle("rows", place) is None
 
 
 def test_packed_weights_cannot_be_loaded():
-    if reason := obstacle(PLACES["fp32"]):
-        pytest.skip(reason)
+    machine_with("onednn", "fp32")
     decoder = build_decoder(dense(attention(4, 2)))
-    pack_linears(decoder, layouts=PACKED)
+    pack_linears(decoder, choose_layouts(decoder, layouts=["onednn"]))
     with pytest.raises(ValueError, match="load weights before packing"):
         dict(decoder.slots())
