@@ -143,9 +143,9 @@ def _again_planned(each: Score, refit: Refit | None) -> Score | None:
 
 def _bands(result: Result) -> str:
     text = """\
-Half widths are constants ([docs/vllm.md](vllm.md)). Where a log does not tell the version or `max_num_seqs`, the band
-takes the ends of all versions, and of one sequence. That is tried on the runs of which both are known, by withholding
-them."""
+Half widths are constants ([docs/vllm.md](vllm.md)). Where a log does not tell the version, the band reaches over those
+of all versions that run the model, each counted whole; without `max_num_seqs` it reaches to one sequence. That is tried
+on the runs of which both are known, by withholding them."""
     rows = [_band_row("nothing", result.votes("kv", known))]
     rows += [_band_row(what, votes(found)) for what, found in result.blind.items()]
     rows.append(_band_row("version not in the log", result.votes("kv", lambda e: not known(e))))

@@ -70,6 +70,12 @@ class CachePlan(NamedTuple):
     charges: tuple[Charge, ...]
     fixed: int  # units of a session that do not depend on its tokens
     layout: Any = None  # what the engine itself keeps of it, for its lines and details
+    units: int | None = None  # of the pool, where they are given in place of what the memory leaves
+
+    @property
+    def given_bytes(self) -> int | None:
+        """Bytes of a pool whose units are given."""
+        return None if self.units is None else self.units * self.unit_bytes
 
 
 class Engine(Protocol):

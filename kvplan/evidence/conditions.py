@@ -23,7 +23,6 @@ WHOLE_PRECISION = ("bf16", "fp16", "fp32")
 _STATE_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _NUMBERED = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)")
 _NOT_MODELLED = {
-    "num_gpu_blocks": "--num-gpu-blocks-override",
     "prefill_context_parallel_size": "--prefill-context-parallel-size",
     "mamba_block_size": "--mamba-block-size",
     "mm_encoder_tp_mode": "--mm-encoder-tp-mode",

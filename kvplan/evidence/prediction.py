@@ -42,7 +42,10 @@ def predict(conditions: Conditions, log: EngineLog) -> Predicted:
     whole = None
     if conditions.card:
         whole = estimate(**options)
-        _add_whole(whole, log, values, bands)
+        _add_memory(_as_profiled(options, whole), log, values, bands)
+        for name, value in _counts(whole).items():
+            values[name] = value
+            bands[name] = (None, None, "fitted on these points")
     else:
         notes.append("the log names neither GPU nor memory: give --gpu to compare the memory lines")
     deciding = whole is None or _stage_of_memory(log, whole.scenario.pp) == whole.figures.stage
@@ -81,7 +84,14 @@ def detail(found: Estimate) -> dict[str, Any]:
     return shown
 
 
-def _add_whole(whole: Estimate, log: EngineLog, values: dict[str, float], bands: dict[str, Band]) -> None:
+def _as_profiled(options: Mapping[str, Any], whole: Estimate) -> Estimate:
+    """The plan with the pool that the memory leaves, which a log prints although a number of blocks replaces it."""
+    if whole.stage.plan.units is None:
+        return whole
+    return estimate(**{**options, "flags": {**options["flags"], "num_gpu_blocks": None}})
+
+
+def _add_memory(whole: Estimate, log: EngineLog, values: dict[str, float], bands: dict[str, Band]) -> None:
     row = whole.to_dict()
     stage = _logged_stage(whole, log)
     values["weights_bytes"] = whole.stages[stage].weights_bytes
@@ -100,9 +110,6 @@ def _add_whole(whole: Estimate, log: EngineLog, values: dict[str, float], bands:
         values["consumed_bytes"] = values["weights_bytes"] + values.pop("non_torch_bytes", 0)
         values["activation_bytes"] = values.get("activation_bytes", 0) + values.pop("graphs_bytes", 0)
         bands.pop("activation_bytes", None)
-    for name, value in _counts(whole).items():
-        values[name] = value
-        bands[name] = (None, None, "fitted on these points")
 
 
 def _end(lines: list[Line], end: str) -> int | None:

@@ -12,7 +12,7 @@ from kvplan.errors import InputError
 from kvplan.memory.parameters import active_parameters, parameters
 from kvplan.planning.figures import LIMITS, Figures, Numbers, figures, shortfall_bytes
 from kvplan.planning.scenario import Scenario, make_scenario
-from kvplan.planning.structure import Stage, budget_of, stages_of
+from kvplan.planning.structure import Stage, budget_of, kv_bytes_of, stages_of
 from kvplan.records import Record
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.model import ModelSpec
@@ -145,8 +145,8 @@ def estimate_scenario(scenario: Scenario) -> Estimate:
     """The estimate of a checked scenario."""
     stages = stages_of(scenario)
     budgets = tuple(budget_of(scenario, stage) for stage in stages)
-    given = checked_bytes(scenario.kv_budget or 0)
-    kv_budgets = [checked_bytes(budget.kv.bytes) if budget else given for budget in budgets]
+    pools = zip(stages, budgets, strict=True)
+    kv_budgets = [checked_bytes(kv_bytes_of(scenario, stage, budget)) for stage, budget in pools]
     asked = numbers(scenario)
     low, high = (figures(stages, ends, asked) if ends else None for ends in kv_ends(budgets))
     found = figures(stages, kv_budgets, asked)

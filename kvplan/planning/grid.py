@@ -20,7 +20,7 @@ from kvplan.planning.grid_columns import column_types, refused_inputs, told_apar
 from kvplan.planning.grid_numbers import Asked, NumberAxes
 from kvplan.planning.row import Labels, band, constants, results
 from kvplan.planning.scenario import Scenario, check_lengths, make_scenario
-from kvplan.planning.structure import Stage, budget_of, stages_of
+from kvplan.planning.structure import Stage, budget_of, kv_bytes_of, stages_of
 from kvplan.specs.gpu_lookup import GpuChoice, parse_gpu
 from kvplan.specs.model import ModelSpec
 from kvplan.units import MAX_TOKENS
@@ -151,7 +151,8 @@ def _combination(
         scenario = make_scenario(**{**options, "model": model, "gpu": gpu, "context": context})
         stages = stages_of(scenario)
         budgets = [budget_of(scenario, stage) for stage in stages]
-        kv_budgets = [checked_bytes(b.kv.bytes if b else scenario.kv_budget or 0) for b in budgets]
+        pools = zip(stages, budgets, strict=True)
+        kv_budgets = [checked_bytes(kv_bytes_of(scenario, stage, budget)) for stage, budget in pools]
     except InputError as error:
         return error
     longest = longest_alone(stages, kv_budgets, scenario.shared_prefix)

@@ -17,6 +17,7 @@ def notes(e: Estimate) -> list[str]:
     return [
         *context_notes(e),
         *_start_notes(e),
+        *_pool_notes(e),
         *_fallback_notes(e),
         *_unused_notes(e),
         *_lora_notes(e),
@@ -48,6 +49,19 @@ def _start_notes(e: Estimate) -> list[str]:
         return []
     asked = f"{s.engine.name} refuses to start with a max_model_len of {s.max_model_len}"
     return [f"{asked}: its pool does not hold one request of that length; lower --max-model-len"]
+
+
+def _pool_notes(e: Estimate) -> list[str]:
+    """A number of blocks in place of what the memory leaves, which an engine takes without looking at the memory."""
+    plan, budget = e.stage.plan, e.budget
+    if plan.units is None:
+        return []
+    found = [f"the cache has the {plan.units:,} blocks that were given, whatever the memory leaves"]
+    left = budget.unrequested.terms["left_for_the_cache"] if budget else e.kv_budget_bytes
+    if e.kv_budget_bytes > left:
+        more = human_bytes(int(e.kv_budget_bytes - left))
+        found.append(f"they take {more} more than the requested memory leaves: the server may run out of memory")
+    return found
 
 
 def _fallback_notes(e: Estimate) -> list[str]:

@@ -13,7 +13,7 @@ from kvplan.engines.base import Budget
 from kvplan.memory.parameters import active_parameters, parameters
 from kvplan.planning.figures import LIMITS, Figures
 from kvplan.planning.scenario import Scenario
-from kvplan.planning.structure import Stage
+from kvplan.planning.structure import Stage, kv_bytes_of
 
 if TYPE_CHECKING:
     from kvplan.planning.estimate import Estimate
@@ -50,8 +50,8 @@ def row(e: Estimate) -> dict[str, Any]:
 
 def detail(e: Estimate) -> dict[str, Any]:
     """The engine's own figures of this scenario."""
-    s, given = e.scenario, e.scenario.kv_budget or 0
-    kv_budgets = [budget.kv.bytes if budget else given for budget in e.budgets]
+    s = e.scenario
+    kv_budgets = [kv_bytes_of(s, stage, budget) for stage, budget in zip(e.stages, e.budgets, strict=True)]
     return s.engine.detail([stage.plan for stage in e.stages], kv_budgets, s.engine_options, s.own_tokens)
 
 

@@ -13,7 +13,7 @@ from kvplan.memory.weights import StoredTensor, extra_lines, stored, weight_line
 from kvplan.planning.scenario import Scenario
 from kvplan.schemes import scheme
 from kvplan.sharding import Rank, shard
-from kvplan.units import Line
+from kvplan.units import Line, human_bytes
 
 
 class Stage(NamedTuple):
@@ -63,7 +63,36 @@ def budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
         return None
     memory, _ = scenario.engine.memory_bytes(scenario.gpu)
     held = Held(stage.rank, scenario.weights, stage.tensors, stage.weights, stage.overhead)
-    return scenario.engine.budget(memory, held, scenario.engine_options)
+    found = scenario.engine.budget(memory, held, scenario.engine_options)
+    return found if stage.plan.units is None else _with_given_pool(found, stage.plan)
+
+
+def kv_bytes_of(scenario: Scenario, stage: Stage, budget: Budget | None) -> int:
+    """Memory of the stage's pool; beside a budget, what was given for it."""
+    if budget:
+        return budget.kv.bytes
+    return scenario.kv_budget or 0 if stage.plan.given_bytes is None else stage.plan.given_bytes
+
+
+def _with_given_pool(budget: Budget, plan: CachePlan) -> Budget:
+    """A pool of a given number of blocks: what it does not take of the budget stays free."""
+    terms: dict[str, int | float] = {"blocks": plan.units or 0, "block_bytes": plan.unit_bytes}
+    size = plan.given_bytes or 0
+    kv = Line("kv_budget", size, "blocks * block_bytes", terms, "the number of blocks that was given")
+    rest: dict[str, int | float] = {
+        "unrequested": budget.unrequested.bytes,
+        "left_for_the_cache": budget.kv.bytes,
+        "kv_budget_bytes": size,
+    }
+    free = budget.unrequested.bytes + budget.kv.bytes - size
+    if free < 0:
+        most = max(0, free + size) // plan.unit_bytes
+        raise InputError(
+            f"{plan.units:,} blocks take {human_bytes(size)}, {human_bytes(-free)} more than the GPU has beside weights"
+            f" and overhead; at most {most:,} fit"
+        )
+    formula = "unrequested + left_for_the_cache - kv_budget_bytes"
+    return budget._replace(kv=kv, unrequested=Line("unrequested", free, formula, rest, budget.unrequested.source))
 
 
 def _stage(

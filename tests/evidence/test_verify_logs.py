@@ -234,3 +234,17 @@ def test_cards() -> None:
     assert wrong.note is not None
     assert "another card?" in wrong.note
     assert find_card(None, None, None) is None
+
+
+def test_a_number_of_blocks_replaces_the_pool_and_not_the_memory_that_the_log_prints(text_of: TextOf) -> None:
+    """As vLLM prints it: the memory that the profile leaves, then 1,000 blocks of 16 tokens; 16,000 / 8,192 = 1.95."""
+    text = text_of("v0.19-llama-3.1-8b.")
+    text = text.replace("'max_num_seqs': 1024", "'max_num_seqs': 1024, 'num_gpu_blocks_override': 1000")
+    text = text.replace("476,016 tokens", "16,000 tokens").replace("58.11x", "1.95x")
+    (log,) = read_log(text)
+    verdict = verify_log(log, {})
+    assert verdict.within, [row for row in verdict.rows if row["within"] is False]
+    found = rows_of(verdict)
+    assert found["kv_budget_bytes"]["predicted"] == pytest.approx(58.11 * GIB, rel=0.001)
+    assert found["reported_tokens"]["predicted"] == 16_000
+    assert found["reported_tokens_at_logged_kv"]["predicted"] == 16_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import ceil
 
 from kvplan.engines.base import Budget, EngineOptions, Held
-from kvplan.engines.vllm.rules import EARLIER_SAMPLER, LATER_SAMPLER, Flags, Rules
-from kvplan.engines.vllm.weights import FOUR_BIT, compute_bytes
+from kvplan.engines.vllm.rules import EARLIER_SAMPLER, LATER_SAMPLER, Flags, Rules, distinct_budgets, with_flags
+from kvplan.engines.vllm.weights import FOUR_BIT, compute_bytes, under
 from kvplan.units import GIB, Line
 
 SOURCE = "vLLM profile run, fitted on logs"
@@ -32,7 +32,6 @@ _BESIDE_LOGITS = {EARLIER_SAMPLER: (1.277, 26_843_546), LATER_SAMPLER: (1.195, 4
 def divide(memory_bytes: int, held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Budget:
     """requested = ceil(memory * fraction); the cache gets what weights and overhead leave of it."""
     overhead = [*held.overhead, *engine_lines(held, options, rules, flags)]
-    weights = [_with_band(line, held) for line in held.weights]
     requested = ceil(memory_bytes * options.memory_fraction)
     terms: dict[str, int | float] = {
         "gpu_memory_bytes": memory_bytes,
@@ -43,7 +42,7 @@ def divide(memory_bytes: int, held: Held, options: EngineOptions, rules: Rules, 
     left = requested - int(terms["weights_bytes"]) - int(terms["overhead_bytes"])
     formula = "ceil(gpu_memory_bytes * memory_fraction) - weights_bytes - overhead_bytes"
     source = "vLLM: request_memory, determine_available_memory"
-    lines = weights + overhead
+    lines = _with_bands(held) + overhead
     low = left - sum((line.bytes if line.high is None else line.high) - line.bytes for line in lines)
     high = left + sum(line.bytes - (line.bytes if line.low is None else line.low) for line in lines)
     kv = Line("kv_budget", left, formula, terms, source, low, high)
@@ -52,10 +51,42 @@ def divide(memory_bytes: int, held: Held, options: EngineOptions, rules: Rules, 
     return Budget(overhead, kv, Line("unrequested", memory_bytes - requested, formula, share, source))
 
 
-def _with_band(line: Line, held: Held) -> Line:
-    packed = {t.component for t in held.tensors if t.format.startswith(FOUR_BIT)}
-    if line.name.removeprefix("weights/") not in packed:
+def divide_over(
+    memory_bytes: int, held: Held, options: EngineOptions, rules: Rules, flags: Flags, *, versions: tuple[str, ...]
+) -> Budget:
+    """As `divide` under the rules that are assumed; the band reaches over all versions that the server may be of.
+
+    Each version counts whole: none has the earlier sampler and takes graphs off, so their worst ends do not add up.
+    """
+    middle = divide(memory_bytes, held, options, rules, flags)
+    each = [
+        divide(memory_bytes, under(held, other), options, with_flags(other, flags), flags)
+        for other in distinct_budgets(versions)
+    ]
+    ends = [end for budget in (middle, *each) for end in (budget.kv.low, budget.kv.high) if end is not None]
+    source = f"{middle.kv.source}; between: the ends of {versions[0]} to {versions[-1]}"
+    kv = middle.kv._replace(low=min(ends), high=max(ends), source=source)
+    return middle._replace(overhead=[_reaching(line, each) for line in middle.overhead], kv=kv)
+
+
+def _reaching(line: Line, budgets: list[Budget]) -> Line:
+    """The line with the ends that it has under any of the versions; 0 where one does not have it."""
+    if line.low is None or line.high is None:
         return line
+    ends = [line.low, line.high]
+    for budget in budgets:
+        same = next((each for each in budget.overhead if each.name == line.name), None)
+        ends += [same.low or 0, same.high or 0] if same else [0]
+    return line._replace(low=min(ends), high=max(ends))
+
+
+def _with_bands(held: Held) -> list[Line]:
+    """The weights, with a band around those in 4 bit."""
+    packed = {t.component for t in held.tensors if t.format.startswith(FOUR_BIT)}
+    return [_four_bit(line) if line.name.removeprefix("weights/") in packed else line for line in held.weights]
+
+
+def _four_bit(line: Line) -> Line:
     half = int(line.bytes * WEIGHT_BAND)
     return line._replace(low=line.bytes - half, high=line.bytes + half)
 
@@ -66,7 +97,7 @@ def engine_lines(held: Held, options: EngineOptions, rules: Rules, flags: Flags)
     lines = [_activation(held, options, rules, flags)]
     lines += [line for line in (_experts(held, batched), _tower(held, batched, flags)) if line]
     lines.append(_non_torch(held, options, rules))
-    if rules.graphs_reserved or "version" in flags.unknown:
+    if rules.graphs_reserved:
         lines.append(_graphs(held, options, rules, flags))
     return lines
 
@@ -107,17 +138,19 @@ def _activation(held: Held, options: EngineOptions, rules: Rules, flags: Flags) 
 
 
 def _sampler_band(line: Line, terms: dict[str, int | float], forward: float, rules: Rules, flags: Flags) -> Line:
-    """Both forms where a version has been seen with either, or is not known; one sequence where their limit is not."""
+    """The other form where a version has it too; less logits where their rows, or the second runner's, may be fewer."""
     half = int(ACTIVATION_BAND * GIB)
     low, high = line.low or 0, line.high or 0
-    others = _BESIDE_LOGITS if "version" in flags.unknown else {rules.other_sampler}
-    for factor, (step, rest) in _BESIDE_LOGITS.items():
-        if factor in others:
-            other = int(max(factor * terms["logits_bytes"] + step * terms["step_bytes"] + rest, forward))
-            low, high = min(low, other - half), max(high, other + half)
-    if "max_seqs" in flags.unknown:
+    if rules.other_sampler:
+        step, rest = _BESIDE_LOGITS[rules.other_sampler]
+        other = int(max(rules.other_sampler * terms["logits_bytes"] + step * terms["step_bytes"] + rest, forward))
+        low, high = min(low, other - half), max(high, other + half)
+    if "max_seqs" in flags.unknown:  # one is the fewest
         step, rest = _BESIDE_LOGITS[rules.sampler_factor]
-        low = min(low, int(max(step * terms["step_bytes"] + rest, forward)))
+        low = min(low, int(max(step * terms["step_bytes"] + rest, forward)) - half)
+    if rules.second_runner:  # its profile run leaves the logits as the model gives them, in 16 bit: #57926
+        rows = 0 if "max_seqs" in flags.unknown else terms["logits_bytes"] / 2
+        low = min(low, int(max(rows, forward)) - half)
     return line._replace(low=max(0, low), high=high)
 
 
@@ -171,7 +204,11 @@ def _non_torch(held: Held, options: EngineOptions, rules: Rules) -> Line:
     terms: dict[str, int | float] = {"gib": size, "bytes_per_gib": GIB}
     name = (options.gpu.name if options.gpu else "").split(":")[0]
     band = NON_TORCH_BAND + (0 if name.startswith("h100") else OTHER_CARD_BAND)
-    return _banded("overhead/non_torch", ceil(size * GIB), "ceil(gib * bytes_per_gib)", terms, band)
+    found = _banded("overhead/non_torch", ceil(size * GIB), "ceil(gib * bytes_per_gib)", terms, band)
+    least = rules.least_non_torch_gib
+    if tp == 1 or least is None:
+        return found
+    return found._replace(low=min(found.low or 0, max(0, int((least - band) * GIB))))
 
 
 def _all_reduce_buffers(options: EngineOptions) -> bool:
@@ -182,13 +219,11 @@ def _all_reduce_buffers(options: EngineOptions) -> bool:
 
 def _graphs(held: Held, options: EngineOptions, rules: Rules, flags: Flags) -> Line:
     """The estimate of CUDA graphs that is taken off from 0.21 on; noisy, hence the wide band."""
-    size = 0.0 if options.eager else round(_graphs_gib(held, options), 3)
-    found = _gib_line(
-        "overhead/cuda_graphs", size if rules.graphs_reserved else 0.0, 0 if options.eager else GRAPH_BAND
-    )
-    if "version" not in flags.unknown:
-        return found
-    return found._replace(low=0, high=_gib_line("", size, 0 if options.eager else GRAPH_BAND).high)
+    if options.eager:
+        return _gib_line("overhead/cuda_graphs", 0.0, 0.0)
+    found = _gib_line("overhead/cuda_graphs", round(_graphs_gib(held, options), 3), GRAPH_BAND)
+    without = rules.second_runner and not rules.second_runner_graphs  # its estimate was 0: issue 49224
+    return found._replace(low=0) if without or "max_seqs" in flags.unknown else found
 
 
 def _gib_line(name: str, gib: float, half_gib: float) -> Line:
@@ -206,5 +241,5 @@ def _graphs_gib(held: Held, options: EngineOptions) -> float:
 
 
 def _banded(name: str, size: int, formula: str, terms: dict[str, int | float], half_gib: float) -> Line:
-    half = int(half_gib * GIB)
+    half = ceil(half_gib * GIB)
     return Line(name, size, formula, terms, SOURCE, max(0, size - half), size + half)

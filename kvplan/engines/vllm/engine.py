@@ -8,9 +8,10 @@ from typing import Any
 from kvplan.arithmetic import at_most, ceil_div, session_units
 from kvplan.engines.base import Budget, CachePlan, Defaults, EngineOptions, Held
 from kvplan.engines.vllm.blocks import Group, Layout, printed
-from kvplan.engines.vllm.budget import divide
+from kvplan.engines.vllm.budget import divide, divide_over
 from kvplan.engines.vllm.caches import Chosen, cache_layout
 from kvplan.engines.vllm.rules import CHECKED, Flags, device_defaults, read_flags, rules, version_name, with_flags
+from kvplan.engines.vllm.support import possible_versions, range_text
 from kvplan.engines.vllm.weights import weight_lines
 from kvplan.errors import InputError
 from kvplan.memory.cache_groups import CacheGroup
@@ -73,7 +74,11 @@ class Vllm:
     def budget(self, memory_bytes: int, held: Held, options: EngineOptions) -> Budget:
         """Requested share, less weights, profile peak, memory outside PyTorch and (from 0.21) graphs."""
         flags = self.flags(options)
-        return divide(memory_bytes, held, options, with_flags(self.rules, flags), flags)
+        if "version" not in flags.unknown:
+            return divide(memory_bytes, held, options, with_flags(self.rules, flags), flags)
+        versions = possible_versions(held.rank.model, flags).versions
+        middle = rules(versions[-1]) if self.assumed else self.rules
+        return divide_over(memory_bytes, held, options, with_flags(middle, flags), flags, versions=versions)
 
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """Blocks, charged as the scheduler admits; a unit is one block id."""
@@ -83,7 +88,8 @@ class Vllm:
         flags = self.flags(options)
         chosen = Chosen(version_name(self.version), with_flags(self.rules, flags), options, flags)
         found = cache_layout(_with_mtp(stages, options), chosen)
-        return [CachePlan(unit, found.charges, found.fixed, found) for unit in found.unit_bytes]
+        blocks = flags.num_gpu_blocks if chosen.rules.blocks_overridden else None
+        return [CachePlan(unit, found.charges, found.fixed, found, blocks) for unit in found.unit_bytes]
 
     def session_lines(
         self,
@@ -113,7 +119,7 @@ class Vllm:
             "blocks_per_session": session_units(found.charges, found.fixed, context),
             "max_concurrency": round(said.max_concurrency, 4),
             "reported_tokens": said.tokens_from_v021 if new else said.tokens_to_v020,
-            "starts": said.max_concurrency >= 1,
+            "starts": said.max_concurrency >= 1 or (plans[0].units is not None and not self.rules.override_checked),
             "steady_sessions": blocks // held if held else 0,
         }
 
@@ -128,13 +134,13 @@ class Vllm:
         """Which version was assumed, and what no log has checked."""
         found = []
         if self.assumed:
-            found.append(f"no --engine-version: vllm {self.version} and its defaults are assumed; {EARLIER}")
+            reach = range_text(possible_versions(model, self.flags(options)))
+            found.append(
+                f"no --engine-version: vllm {self.version} and its defaults are assumed, the band is that of {reach}"
+            )
         if not self.checked(model, options):
             found.append(f"no start-up log of vllm {self.version} with such layers and cards has checked this plan")
         return found
-
-
-EARLIER = "the band allows for the sampler and the graphs of earlier ones, not for their smaller buffers with tp"
 
 
 def _with_mtp(stages: list[list[CacheGroup]], options: EngineOptions) -> list[list[CacheGroup]]:

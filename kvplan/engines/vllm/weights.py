@@ -13,7 +13,7 @@ from kvplan.arithmetic import ceil_div
 from kvplan.engines.base import Held
 from kvplan.engines.vllm.fused import allocations
 from kvplan.engines.vllm.rules import Rules
-from kvplan.memory.parameters import edge_tensors
+from kvplan.memory.parameters import distinct_layers, edge_tensors
 from kvplan.specs.layers import Attention, Latent, Layer, Rope
 from kvplan.specs.model import ModelSpec
 from kvplan.units import Line
@@ -21,6 +21,7 @@ from kvplan.units import Line
 VOCAB_STEP = 64  # vllm/model_executor/layers/vocab_parallel_embedding.py, DEFAULT_VOCAB_PADDING_SIZE
 MXFP4_STEP = 256  # the expert width is rounded up to it on Hopper
 COMPUTE_BYTES = 2
+BY_VERSION = ("weights/rotary_tables", "weights/mla_split_copy", "weights/mxfp4_padding")
 MROPE_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3_6")
 FOUR_BIT = ("gptq-int4", "awq-int4", "int4-", "nf4", "mxfp4", "nvfp4")
 
@@ -36,6 +37,13 @@ def weight_lines(held: Held, rules: Rules) -> list[Line]:
         _rounding(held),
     )
     return [*held.weights, *(line for line in extra if line)]
+
+
+def under(held: Held, rules: Rules) -> Held:
+    """What the same GPU holds under the rules of another version."""
+    kept = [line for line in held.weights if line.name not in BY_VERSION]
+    again = (_rotary(held, rules), _split_copies(held, rules), _mxfp4(held, rules))
+    return held._replace(weights=[*kept, *(line for line in again if line)])
 
 
 def compute_bytes(held: Held) -> int:
@@ -102,7 +110,7 @@ class _Table(NamedTuple):
 def _tables(held: Held, rules: Rules) -> Iterator[_Table]:
     """DeepSeek's stretched table (yarn with MLA) stays in fp32."""
     model = held.rank.model
-    for layer in dict.fromkeys(held.rank.layers):
+    for layer, _ in distinct_layers(held.rank.layers):
         rope, width = _layer_rope(model, layer)
         if rope and width:
             size = 4 if layer.latent and rope.scaling == "yarn" else compute_bytes(held)

@@ -68,6 +68,7 @@ _RELEVANT = (
     _option("speculative_model", "draft_model", "draft model: its weights and its cache"),
     _option("language_model_only", "extras", "vision and audio towers are not loaded", "switch"),
     _option("limit_mm_per_prompt", "extras", "items of a modality; 0 of all leaves the towers out", "json"),
+    _engine("num_gpu_blocks_override", "blocks of the cache, instead of what the memory leaves", flag="num_gpu_blocks"),
     _engine("num_speculative_tokens", "tokens drafted at once", flag="speculative_tokens"),
     _engine("enable_prefix_caching", "prefix caching: recurrent state may be kept twice", "switch", "prefix_caching"),
     _engine("enable_chunked_prefill", "long prompts in pieces (always in V1)", "switch", "chunked_prefill"),
@@ -94,7 +95,6 @@ _REFUSED = {
     "offload_group_size": ("value", "weights kept in host memory are not modelled; leave it out"),
     "disable_sliding_window": ("switch", "it caps the context at the window: give --max-model-len instead"),
     "override_attention_dtype": ("value", "another attention format is not modelled"),
-    "num_gpu_blocks_override": ("value", "a number of blocks in place of the memory is not modelled: give --kv-budget"),
     "kv_cache_dtype_skip_layers": ("list", "cache formats by layer are not modelled"),
 }
 
@@ -178,6 +178,14 @@ _JSON = names("""
     default_chat_template_kwargs kernel_config profiler_config weight_transfer_config reasoning_config
     observability_config quantization_config ir_op_priority
 """)
+
+# The release that brought a flag, by vLLM's release notes: a server that was given it is of no earlier version.
+SINCE = {
+    "ssl_ciphers": "0.15",  # #30937
+    "disable_access_log_for_endpoints": "0.16",  # #30011
+    "performance_mode": "0.17",  # #34936
+    "grpc": "0.18",  # #36169
+}
 
 SHORT = {
     "tp": "tensor_parallel_size",

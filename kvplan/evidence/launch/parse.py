@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kvplan.errors import InputError
-from kvplan.evidence.launch.flags import FLAGS, Flag
+from kvplan.evidence.launch.flags import FLAGS, SINCE, Flag
 from kvplan.evidence.launch.meaning import Meaning, meaning_of
 from kvplan.evidence.launch.shell import find_command
 from kvplan.evidence.launch.values import boolean, structure
@@ -61,6 +61,9 @@ def parse_launch(text: str) -> Launch:
         problems += [f"'{extra[:60]}' stands where a flag was expected" for extra in words.positional[1:]]
     meant = meaning_of(arguments)
     _environment(command.environment, meant)
+    since = max((SINCE[each.flag.name] for each in words.given if each.flag.name in SINCE), default=None)
+    if since:
+        meant.engine_flags["since"] = since
     options = dict(meant.options)
     return Launch(
         version=command.version,
