@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
+from kvplan.measure.decoder.rope import rotary
+from kvplan.measure.decoder.sinks import QUERIES
 from kvplan.sharding import Rank
-from kvplan.specs.layers import Attention, Layer, Moe, Rope
+from kvplan.specs.layers import Attention, Latent, Layer, Moe
 from kvplan.units import Line
 
 FP32 = 4  # bytes
@@ -83,17 +85,18 @@ def _widths(layer: Layer, rank: Rank) -> dict[str, int]:
     if a:
         queries, keys, values = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.v_head_dim
         gate = queries if a.output_gate else 0
-        rope = a.rope or rank.model.rope or Rope()
-        turned = (rope.dim or a.head_dim) * (a.heads + a.kv_heads) if isinstance(rope, Rope) else 0
+        _, turned = rotary(layer, rank.model.rope) or (None, 0)
         widths |= {
             "heads": a.heads,
             "queries": queries,
             "keys": keys,
             "values": values,
             "projected": queries + keys + values + gate,
-            "rotated": turned,
+            "rotated": turned * (a.heads + a.kv_heads),
             "attended": a.heads * a.v_head_dim,
         }
+    if layer.latent:
+        widths |= _latent_widths(layer.latent)
     if m:
         widths["inner"] = m.intermediate_size
     if e:
@@ -101,13 +104,30 @@ def _widths(layer: Layer, rank: Rank) -> dict[str, int]:
     return widths
 
 
+def _latent_widths(m: Latent) -> dict[str, int]:
+    key = m.nope_dim + m.rope_dim
+    queries = m.heads * key
+    return {
+        "compressed": m.q_rank or 0,
+        "latent": m.kv_rank,
+        "queries": queries,
+        "down": (m.q_rank or queries) + m.kv_rank + m.rope_dim,
+        "rotated": (m.heads + 1) * m.rope_dim,
+        "expanded": m.heads * (m.nope_dim + m.v_dim),
+        "widened": m.heads * max(key, m.v_dim),  # values as the kernel takes and gives them
+        "attended": m.heads * m.v_dim,
+    }
+
+
 def _phases(layer: Layer, rank: Rank, p: Pass) -> Iterator[Phase]:
     if layer.attention:
-        yield from _attention(layer.attention, rank, p)
+        yield from _attention(layer, layer.attention, rank, p)
+    if layer.latent:
+        yield from _latent(layer, layer.latent, rank, p)
     if not (layer.mlp or layer.moe):
         return
     # the caller's stream, what attention gave, the sum of both, the normalised sum
-    held = 4 if layer.attention else 2
+    held = 4 if layer.attention or layer.latent else 2
     if layer.norms:
         yield Phase("the norm before the MLP", ((held - 1 + p.norm_copies, "hidden"),))
     if layer.mlp:
@@ -116,16 +136,15 @@ def _phases(layer: Layer, rank: Rank, p: Pass) -> Iterator[Phase]:
         yield from _moe(layer.moe, held, p)
 
 
-def _attention(a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
+def _attention(layer: Layer, a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
     yield Phase("the norm before attention", ((1 + p.norm_copies, "hidden"),))
     yield from _product("the projection of queries, keys and values", ((2, "hidden"),), (1, "projected"), "hidden", p)
     stream: Sum = ((2, "hidden"), (1, "projected"))
     normed: Sum = ((1, "queries"), (1, "keys")) if a.qk_norm else ()
     if a.qk_norm:
         yield Phase("the norm of the queries", (*stream, (p.norm_copies, "queries")))
-    rope = a.rope or rank.model.rope or Rope()
-    if isinstance(rope, Rope):
-        whole = rope.dim in (None, a.head_dim)
+    if positions := rotary(layer, rank.model.rope):
+        whole = positions[1] == a.head_dim
         more: Sum = ((3, "rotated"),) if whole else ((1, "rotated"), (1, "queries"), (1, "keys"))
         yield Phase("the rotary positions", (*stream, *normed, *more))
         normed = ((1, "queries"), (1, "keys"))
@@ -133,15 +152,62 @@ def _attention(a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
     if p.device != "cuda" and p.tokens > 1 and p.batch > 1 and a.kv_heads < a.heads:
         copies = ((1, "queries"), (1, "keys"), (1, "values"))  # key-value heads moved into the batch
     block = min(p.tokens, a.window or a.chunk or p.tokens)  # queries of one call of the kernel
-    fixed = _flash_scratch(a, p, block) + p.batch * block * a.heads * FP32
-    if block == p.tokens:
-        yield Phase("attention", (*stream, *normed, *copies, (1, "attended")), fixed_bytes=fixed)
-    else:
-        yield Phase("attention in pieces", (*stream, *normed, (1, "attended")), fixed_bytes=fixed)
+    sums = p.batch * block * a.heads * FP32  # one of each query's scores
+    fixed = _flash_scratch(a.heads // a.kv_heads, a.v_head_dim, p, block) + sums
+    if block < p.tokens:
+        copies = ()
+    if a.sinks and (p.device != "cpu" or a.head_dim != a.v_head_dim):
+        fixed = _scores(a, p, block) + sums
+    inside: Sum = (*stream, *normed, *copies, (1, "attended"))
+    yield Phase("attention", inside, fixed_bytes=fixed)
+    if a.sinks:
+        yield Phase("the sinks", inside, fixed_bytes=3 * sums)  # the sums, less the sink, and its share
+    if block < p.tokens:
         yield Phase("joining attention's pieces", (*stream, *normed, (2, "attended")))
     gate: Sum = ((2, "attended"),) if a.output_gate else ()
     alive = ((2, "hidden"), (1, "projected"), *normed, (1, "attended"), *gate)
     yield from _product("the output projection", alive, (1, "hidden"), "attended", p)
+
+
+def _scores(a: Attention, p: Pass, block: int) -> int:
+    """Of some queries, where two products make attention: scores and softmax in fp32, then rounded or by the values."""
+    keys = block if block == p.tokens else min(p.tokens, 2 * block - 1)
+    queries = min(block, QUERIES)
+    values = a.v_head_dim * FP32  # of each query head
+    last = values if p.value_bytes == FP32 else queries * p.value_bytes
+    return int(p.batch * a.heads * keys * (queries * 2 * FP32 + last))
+
+
+def _latent(layer: Layer, m: Latent, rank: Rank, p: Pass) -> Iterator[Phase]:
+    """A prompt: what the cache keeps is written over its own projection; then it is expanded for all heads."""
+    yield Phase("the norm before attention", ((1 + p.norm_copies, "hidden"),))
+    yield from _product("the projection to queries and latents", ((2, "hidden"),), (1, "down"), "hidden", p)
+    alive: Sum = ((2, "hidden"), (1, "down"))
+    if m.q_rank:
+        yield Phase("the norm of the compressed queries", (*alive, (p.norm_copies, "compressed")))
+        compressed: Sum = (*alive, (1, "compressed"))
+        yield from _product("the queries", compressed, (1, "queries"), "compressed", p)
+        alive = (*alive, (1, "queries"))
+    if rotary(layer, rank.model.rope):
+        yield Phase("the rotary positions", (*alive, (4, "rotated")))
+    yield Phase("the norm of the latents", (*alive, (p.norm_copies, "latent")))
+    yield from _expansion(m, alive, p)
+    fixed = _flash_scratch(m.heads, m.v_dim, p, p.tokens) + p.batch * p.tokens * m.heads * FP32
+    inside: Sum = (*alive, (1, "expanded"), (1, "queries"), (1, "widened"))  # keys are as wide as queries
+    yield Phase("attention", inside, fixed_bytes=fixed)
+    if m.v_dim < m.nope_dim + m.rope_dim:
+        yield Phase("cutting the values out", (*inside, (1, "attended")))
+    yield from _product("the output projection", (*alive, (1, "attended")), (1, "hidden"), "attended", p)
+
+
+def _expansion(m: Latent, alive: Sum, p: Pass) -> Iterator[Phase]:
+    """Its matrix is plain: in fp32 it is converted for each prompt."""
+    if not p.fp32_products:
+        yield Phase("the keys and values", (*alive, (1, "expanded")))
+        return
+    wide, matrix = FP32 // p.value_bytes, FP32 * m.heads * (m.nope_dim + m.v_dim) * m.kv_rank
+    yield Phase("the keys and values, in fp32", (*alive, (wide, "latent"), (wide, "expanded")), fixed_bytes=matrix)
+    yield Phase("the keys and values, rounded", (*alive, (wide + 1, "expanded")))
 
 
 def _product(name: str, alive: Sum, out: tuple[int, str], into: str, p: Pass) -> Iterator[Phase]:
@@ -155,15 +221,15 @@ def _product(name: str, alive: Sum, out: tuple[int, str], into: str, p: Pass) ->
     yield Phase(f"{name}, rounded", (*alive, ((wide + 1) * count, rows)))
 
 
-def _flash_scratch(a: Attention, p: Pass, queries: int) -> int:
+def _flash_scratch(group: int, v_width: int, p: Pass, queries: int) -> int:
     """Scores and sums of one block of queries in each thread (aten/src/ATen/native/cpu/FlashAttentionKernel.cpp)."""
     if p.device != "cpu":
         return 0
-    rows = queries if p.tokens > 1 else a.heads // a.kv_heads
+    rows = queries if p.tokens > 1 else group
     q_block = min(rows, 256 if rows >= 768 else 64 if rows >= 192 else 32)
     kv_block = min(p.context, 2 * queries if queries < p.tokens else p.context, 512)
     reduced = 0 if p.value_bytes == FP32 else q_block * kv_block * p.value_bytes
-    return p.threads * (FP32 * q_block * (kv_block + 2 + a.v_head_dim) + reduced)
+    return p.threads * (FP32 * q_block * (kv_block + 2 + v_width) + reduced)
 
 
 def _mlp(name: str, held: int, inner: str, p: Pass, *, gated: bool) -> Iterator[Phase]:

@@ -82,7 +82,7 @@ def our_name(hub_name: str) -> str:
     """A hub name as the decoder's slots have it."""
     name = hub_name.removeprefix("model.")
     name = _EXPERT.sub(lambda found: f".mlp.experts.{found[1]}.{_MIXTRAL[found[2]]}.", name)
-    return name.replace(".block_sparse_moe.gate.", ".mlp.gate.")
+    return name.replace(".block_sparse_moe.gate.", ".mlp.gate.").replace(".shared_experts.", ".shared_expert.")
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from kvplan.engines.local import Local
 from kvplan.kv_formats import kv_pair
 from kvplan.measure.activations import Pass, activation_line
 from kvplan.measure.decoder.layouts import LAYOUTS, packed_elements
+from kvplan.measure.decoder.rope import rotary
 from kvplan.memory.cache_groups import CacheGroup, cache_groups
 from kvplan.memory.weights import StoredTensor, stored, weight_lines
 from kvplan.schemes import Scheme, scheme
@@ -119,9 +120,8 @@ def _tables(rank: Rank, host: Host, context: int) -> list[Line]:
     """cos and sin of every position, once for each kind of rotary positions."""
     widths: set[tuple[Rope, int]] = set()
     for layer in rank.layers:
-        rope = layer.attention and (layer.attention.rope or rank.model.rope or Rope())
-        if layer.attention and isinstance(rope, Rope):
-            widths.add((rope, rope.dim or layer.attention.head_dim))
+        if positions := rotary(layer, rank.model.rope):
+            widths.add(positions)
     if not widths:
         return []
     terms: dict[str, int | float] = {

@@ -23,7 +23,10 @@ from kvplan.speed.pairs import prefill_pairs
 from kvplan.speed.work import Operations, cached_generation, naive_generation
 
 LENGTHS = (16, 32, 64, 128, 256)
-PRODUCTS = {"aten::linear": 0, "aten::mm": 0, "aten::addmm": 1, "mkldnn::_linear_pointwise": 0}  # where the input is
+PRODUCTS = {  # where the input is
+    "aten::linear": 0, "aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "mkldnn::_linear_pointwise": 0,
+    "quantized::linear_dynamic_fp16": 0,
+}  # fmt: skip
 SHARE_OF_BUDGET = 0.25  # that the longest naive generation may take
 
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kvplan.measure.decoder.attend import causal, chunked, windowed
-from kvplan.measure.decoder.attention import Attention, Turn
+from kvplan.measure.decoder.attention import Attention, Turn, Used
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.cache.static import StaticCache
 from kvplan.measure.decoder.decoder import Decoder
+from kvplan.measure.decoder.latent import LatentAttention
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.mlp import Mlp
 from kvplan.measure.decoder.moe import Moe
@@ -33,26 +33,26 @@ Work = Callable[[], object]
 
 def linears_call(decoder: Decoder, batch: int) -> Work:
     """Multiplies by every matrix that a step of this batch uses, once each, in order."""
-    work = [(linear, _rows(decoder, rows, linear.columns)) for linear, rows in _used(decoder, batch)]
+    work = [(product, _filled(decoder, *size)) for product, size in _used(decoder, batch)]
 
     @torch.inference_mode()
     def run() -> None:
-        for linear, x in work:
-            linear(x)
+        for product, x in work:
+            product(x)
 
     return graphed(run, decoder.place.device)
 
 
-def _used(decoder: Decoder, batch: int) -> Iterator[tuple[Linear, int]]:
-    """Matrices of a step with the rows that go through each; as many experts as a batch is expected to choose."""
+def _used(decoder: Decoder, batch: int) -> Iterator[Used]:
+    """Matrices of a step with the size of what each multiplies; as many experts as a batch is expected to choose."""
     for block in decoder.layers:
         if block.attention is not None:
-            yield from ((block.attention.qkv, batch), (block.attention.o, batch))
+            yield from block.attention.used(batch)
         if isinstance(block.mlp, Mlp):
-            yield from ((block.mlp.up, batch), (block.mlp.down, batch))
+            yield from ((linear, (batch, linear.columns)) for linear in (block.mlp.up, block.mlp.down))
         elif isinstance(block.mlp, Moe):
-            yield from _experts(block.mlp, batch)
-    yield decoder.head, batch
+            yield from ((linear, (rows, linear.columns)) for linear, rows in _experts(block.mlp, batch))
+    yield decoder.head, (batch, decoder.head.columns)
 
 
 def _experts(moe: Moe, batch: int) -> Iterator[tuple[Linear, int]]:
@@ -71,8 +71,8 @@ def distinct_experts(experts: int, active: int, batch: int) -> float:
     return experts * (1 - (1 - active / experts) ** batch)
 
 
-def _rows(decoder: Decoder, rows: int, columns: int) -> Tensor:
-    return torch.full((rows, columns), 0.1, device=decoder.place.device, dtype=decoder.place.dtype)
+def _filled(decoder: Decoder, *size: int) -> Tensor:
+    return torch.full(size, 0.1, device=decoder.place.device, dtype=decoder.place.dtype)
 
 
 def attention_call(decoder: Decoder, cache: ContiguousCache, context: int) -> Work:
@@ -87,7 +87,7 @@ def attention_call(decoder: Decoder, cache: ContiguousCache, context: int) -> Wo
         filled = slab.slots if static else slab.filled(context - 1)
         mask = static.steps[slab.slots, slab.chunked][1] if static else None
         size = (cache.batch, attention.kv_heads, attention.heads // attention.kv_heads, attention.head_dim)
-        q = torch.full(size, 0.1, device=decoder.place.device, dtype=decoder.place.dtype)  # (B, K, G, D)
+        q = _filled(decoder, *size)  # (B, K, G, D)
         work.append((attention.decode, q, slab.keys[:, :, :filled], slab.values[:, :, :filled], mask))
 
     @torch.inference_mode()
@@ -125,8 +125,10 @@ class LayerTime(NamedTuple):
 
     def seconds(self, tokens: int) -> float:
         """Of all layers of the kind for another length: linear in tokens, and in the pairs that attention scores."""
-        a = self.layer.attention
-        pairs = [prefill_pairs(n, a.window, a.chunk) for n in (tokens, self.tokens)] if a else [0, 1]
+        a, pairs = self.layer.attention, [0, 1]
+        if a or self.layer.latent:
+            reach = (a.window, a.chunk) if a else ()
+            pairs = [prefill_pairs(n, *reach) for n in (tokens, self.tokens)]
         return self.layers * (self.rest_s * tokens / self.tokens + self.core_s * pairs[0] / pairs[1])
 
 
@@ -135,7 +137,7 @@ def layer_times(decoder: Decoder, tokens: int, repeats: int, synchronize: Synchr
     """One layer of each kind, timed alone."""
     decoder.reserve_positions(tokens)
     turn = Turn([table.at(slice(0, tokens)) for table in decoder.tables], None)
-    x = _rows(decoder, tokens, decoder.model.hidden_size).unsqueeze(0)  # (1, T, M)
+    x = _filled(decoder, 1, tokens, decoder.model.hidden_size)  # (1, T, M)
     found, stack = [], decoder.rank.layers
     for layer in dict.fromkeys(stack):
         block = decoder.layers[stack.index(layer)]
@@ -145,16 +147,8 @@ def layer_times(decoder: Decoder, tokens: int, repeats: int, synchronize: Synchr
     return found
 
 
-def _core_s(attention: Attention, tokens: int, repeats: int, sync: Synchronize, decoder: Decoder) -> float:
-    place, a = decoder.place, attention
-    q, k, v = (
-        torch.full((1, heads, tokens, width), 0.1, device=place.device, dtype=place.dtype)
-        for heads, width in ((a.heads, a.head_dim), (a.kv_heads, a.head_dim), (a.kv_heads, a.v_head_dim))
-    )
-
-    def run() -> Tensor:
-        if a.shape.window:
-            return windowed(q, k, v, a.shape.window)
-        return chunked(q, k, v, a.shape.chunk) if a.shape.chunk else causal(q, k, v)
-
-    return median(time_calls(run, repeats, sync))
+def _core_s(
+    attention: Attention | LatentAttention, tokens: int, repeats: int, sync: Synchronize, decoder: Decoder
+) -> float:
+    q, k, v = (_filled(decoder, 1, heads, tokens, width) for heads, width in attention.prompt_shapes)
+    return median(time_calls(lambda: attention.core(q, k, v), repeats, sync))

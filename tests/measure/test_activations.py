@@ -3,12 +3,14 @@
 # ruff: noqa: E402 - without PyTorch the rest cannot be imported
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from hub_models import attention, dense, spec
+from hub_models import INNER, attention, dense, spec
 
 from kvplan.measure.activations import Pass, activation_line
 from kvplan.measure.decoder.build import build_decoder
@@ -17,20 +19,35 @@ from kvplan.measure.decoder.layouts import obstacle
 from kvplan.measure.decoder.packing import choose_layouts, pack_linears
 from kvplan.measure.decoder.place import Place
 from kvplan.measure.observe_cpu import allocator_peak
-from kvplan.specs.layers import Layer, Mlp, Moe
+from kvplan.specs.layers import Latent, Layer, Mlp, Moe
+from kvplan.specs.model import ModelSpec
 
 WIDE = Mlp(intermediate_size=1200)
+
+
+def latent(q_rank: int | None, v_dim: int) -> ModelSpec:
+    """Wide enough that attention is the highest point."""
+    m = Latent(heads=32, q_rank=q_rank, kv_rank=64, rope_dim=8, nope_dim=24, v_dim=v_dim)
+    return spec(Layer(latent=m, mlp=Mlp(intermediate_size=INNER)))
+
+
 MODELS = {
     "gated MLP": spec(Layer(attention=attention(6, 2), mlp=WIDE), hidden_size=48),
     "plain MLP": spec(Layer(attention=attention(6, 6), mlp=Mlp(intermediate_size=1200, gated=False, bias=True))),
     "wide attention": dense(attention(64, 8)),
     "norms of queries": dense(attention(64, 8, qk_norm="head")),
+    "sinks": dense(attention(64, 8, sinks=True)),
+    "sinks and a window": dense(attention(64, 8, sinks=True, window=40)),
+    "sinks by two products": dense(replace(attention(12, 4, sinks=True), v_head_dim=12)),
+    "sinks and a window by two products": dense(replace(attention(48, 4, sinks=True, window=40), v_head_dim=12)),
     "window": dense(attention(64, 8, window=40)),
     "attention alone": spec(Layer(attention=attention(48, 8), norms=1), Layer(mlp=WIDE, norms=1)),
     "side by side": spec(Layer(attention=attention(6, 2), mlp=WIDE, norms=1)),
     "four norms": spec(Layer(attention=attention(6, 2), mlp=WIDE, norms=4)),
     "no positions": dense(attention(64, 8), rope="none"),
     "large vocabulary": dense(attention(6, 2), vocab_size=40000),
+    "latent": latent(q_rank=None, v_dim=24),
+    "compressed queries": latent(q_rank=96, v_dim=32),  # values as wide as keys
     "shared expert": spec(
         Layer(attention=attention(6, 2), moe=Moe(experts=4, active=2, intermediate_size=16, shared_size=900))
     ),

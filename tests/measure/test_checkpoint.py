@@ -18,7 +18,10 @@ from kvplan.errors import InputError, MissingPackageError
 from kvplan.measure.checkpoint import checkpoint_numerics, load_checkpoint, load_tokenizer, our_name
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.decoder import Decoder
+from kvplan.measure.decoder.hub_config import numerics_from
+from kvplan.measure.decoder.numerics import Numerics
 from kvplan.measure.decoder.packing import choose_layouts, pack_linears
+from kvplan.measure.decoder.rope import amplitude, sharpness
 from kvplan.specs.layers import Rope
 
 NAME = "llama-odd-heads"
@@ -74,6 +77,23 @@ def test_other_formats_are_converted(folder):
 
 def test_layers_that_were_cut_off_are_passed_over(folder):
     assert len(load(folder, layers=1).layers) == 1
+
+
+def test_leading_dense_layers_alone():
+    assert len(load(saved("deepseek-v3"), CASES["deepseek-v3"], layers=1).layers) == 1  # and no expert contradicts
+
+
+def test_routing_and_stretching_come_from_the_config():
+    lite = {  # config.json of deepseek-ai/DeepSeek-V2-Lite
+        "model_type": "deepseek_v2", "rms_norm_eps": 1e-6, "n_group": 1, "topk_group": 1, "topk_method": "greedy",
+        "norm_topk_prob": False, "routed_scaling_factor": 1.0,
+        "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707},
+    }  # fmt: skip
+    found = numerics_from(lite)
+    assert found == Numerics(norm_eps=1e-6, renormalise=False, mscale=0.707, mscale_all_dim=0.707)
+    assert amplitude(Rope(scaling="yarn", factor=40.0), found) == 1
+    by_hand = (0.1 * 0.707 * 3.6889 + 1) ** 2  # ln 40 = 3.6889
+    assert sharpness(Rope(scaling="yarn", factor=40.0), found) == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_a_packed_copy_of_a_checkpoint(folder):
@@ -167,7 +187,8 @@ def test_unknown_architectures(folder):
     change_config(folder, model_type="mamba")
     assert refusal(folder) == (
         "DIR: checkpoints of type 'mamba' are not read; "
-        "known are gemma, llama, mistral, mixtral, qwen2, qwen3, qwen3_moe"
+        "known are deepseek_v2, deepseek_v3, gemma, glm4_moe_lite, kimi_k2, llama, mistral, mixtral, qwen2, qwen3, "
+        "qwen3_moe"
     )
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from kvplan.measure.decoder.attend import DECODE_PATHS, causal, chunked, windowed
-from kvplan.measure.decoder.cache.base import Cache
+from kvplan.measure.decoder.cache.base import Cache, Kept
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.norms import QKNorm
 from kvplan.measure.decoder.numerics import Numerics
 from kvplan.measure.decoder.parallel import Group
 from kvplan.measure.decoder.place import Place
 from kvplan.measure.decoder.rope import rotate
+from kvplan.measure.decoder.sinks import sunk
 from kvplan.measure.decoder.slots import Rows, Slot, column_slots, row_slots, whole
 from kvplan.specs import layers as shape
+
+Used = tuple[Callable[[Tensor], Tensor], tuple[int, ...]]  # a product, and the size of what comes in
 
 
 class Turn(NamedTuple):
@@ -33,6 +37,7 @@ class Attention(nn.Module):
     def __init__(self, a: shape.Attention, hidden: int, numerics: Numerics, place: Place, group: Group) -> None:
         super().__init__()
         self.shape, self.group = a, group
+        self.kept = Kept(a.kv_heads, a.head_dim, a.v_head_dim, a.window, a.chunk)
         self.heads, self.kv_heads, self.head_dim, self.v_head_dim = a.heads, a.kv_heads, a.head_dim, a.v_head_dim
         gate_width = a.heads * a.head_dim if a.output_gate else 0
         # rows: queries and keys (next to each other, so that they are rotated together), values, gate
@@ -42,7 +47,10 @@ class Attention(nn.Module):
         self.o = Linear(hidden, a.heads * a.v_head_dim, place, bias=a.out_bias)
         self.layer_index = 0  # of the cache
         self.table: int | None = None  # of the rotary tables; None: no positions
+        self.sinks = place.empty(a.heads) if a.sinks else None
         self.decode = DECODE_PATHS["grouped"]
+        if self.sinks is not None:
+            self.decode = partial(sunk, sinks=self.sinks.view(a.kv_heads, -1))  # (K, G)
 
     def forward(self, x: Tensor, turn: Turn) -> Tensor:
         """(B, T, M) to (B, T, M)."""
@@ -75,13 +83,25 @@ class Attention(nn.Module):
         if cache is not None:
             cache.store(self.layer_index, k, v)
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (B, H or K, T, D or V)
+        return self.core(q, k, v).transpose(1, 2).flatten(2)  # (B, T, H V)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """A prompt's attention: (B, H, T, D), (B, K, T, D) and (B, K, T, V) to (B, H, T, V)."""
+        kernel = None
+        if self.sinks is not None:  # of each session's key-value heads, as the batch's are put in a row
+            kernel = partial(sunk, sinks=self.sinks.view(self.kv_heads, -1, 1).repeat(q.shape[0], 1, 1))
         if self.shape.window:
-            out = windowed(q, k, v, self.shape.window)
-        elif self.shape.chunk:
-            out = chunked(q, k, v, self.shape.chunk)
-        else:
-            out = causal(q, k, v)
-        return out.transpose(1, 2).flatten(2)  # (B, T, H V)
+            return windowed(q, k, v, self.shape.window, kernel)
+        return chunked(q, k, v, self.shape.chunk, kernel) if self.shape.chunk else causal(q, k, v, kernel)
+
+    @property
+    def prompt_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Heads and widths of q, k and v in `core`."""
+        return ((self.heads, self.head_dim), (self.kv_heads, self.head_dim), (self.kv_heads, self.v_head_dim))
+
+    def used(self, batch: int) -> Iterator[Used]:
+        """What a decode step multiplies by, and the size of what comes in."""
+        yield from ((linear, (batch, linear.columns)) for linear in (self.qkv, self.o))
 
     def slots(self, full: shape.Attention) -> Iterator[tuple[str, Slot]]:
         """Where the whole model's tensors go; ranks beyond the key-value heads hold copies of them."""
@@ -93,6 +113,8 @@ class Attention(nn.Module):
         gate = [q._replace(name="gate_proj", bias=False)] if a.output_gate else []
         yield from row_slots(self.qkv, [q, k, v, *gate])
         yield from column_slots(self.o, "o_proj", rank, full.heads * a.v_head_dim)
+        if self.sinks is not None:
+            yield "sinks", Slot(self.sinks, (full.heads,), 0, q_start)
         if self.qk_norm is None:
             return
         for name, weight, start, heads in (

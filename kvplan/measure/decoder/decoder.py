@@ -10,12 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kvplan.errors import InputError
-from kvplan.measure.decoder.attention import Attention, Turn
-from kvplan.measure.decoder.cache.base import kept_of
+from kvplan.measure.decoder.attention import Turn
 from kvplan.measure.decoder.layer import Block
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.norms import make_norm
-from kvplan.measure.decoder.rope import RopeTable
+from kvplan.measure.decoder.rope import RopeTable, rotary
 from kvplan.measure.decoder.slots import Slot, whole
 from kvplan.specs.layers import Rope
 
@@ -45,8 +44,10 @@ class Decoder(nn.Module):
         if model.tied:
             self.head.weight = self.embedding
         attentions = [block.attention for block in self.layers if block.attention is not None]
-        self.kept = tuple(kept_of(attention.shape) for attention in attentions)
-        self.tables = _rope_tables(attentions, model.rope, place)
+        self.kept = tuple(attention.kept for attention in attentions)
+        for index, attention in enumerate(attentions):
+            attention.layer_index = index
+        self.tables = self._rope_tables()
         self.weight_bytes = sum(p.nbytes for p in self.parameters())  # as built; packing does not change it
 
     @torch.inference_mode()
@@ -104,6 +105,14 @@ class Decoder(nn.Module):
         for table in self.tables:
             table.reserve(length)
 
+    def _rope_tables(self) -> list[RopeTable]:
+        """One table for each kind of rotary positions; each attention layer learns which is its own."""
+        numbers: dict[tuple[Rope, int], int] = {}
+        for block, layer in zip(self.layers, self.rank.layers, strict=True):
+            if positions := rotary(layer, self.model.rope):
+                block.attention.table = numbers.setdefault(positions, len(numbers))
+        return [RopeTable(rope, width, self.place, self.numerics) for rope, width in numbers]
+
     @property
     def table_bytes(self) -> int:
         """Bytes of the rotary tables."""
@@ -126,15 +135,3 @@ class Decoder(nn.Module):
                 yield from ((f"{name}.{part}", whole(tensor)) for part, tensor in norm.named_parameters())
         for index, (block, full) in enumerate(zip(self.layers, model.stack[: len(self.layers)], strict=True)):
             yield from ((f"layers.{index}.{name}", slot) for name, slot in block.slots(full))
-
-
-def _rope_tables(attentions: list[Attention], default: Rope | str | None, place: Place) -> list[RopeTable]:
-    """One table for each kind of rotary positions; each attention layer learns its own and its place in the cache."""
-    numbers: dict[tuple[Rope, int], int] = {}
-    for index, attention in enumerate(attentions):
-        attention.layer_index = index
-        rope = attention.shape.rope or default or Rope()
-        if isinstance(rope, Rope):
-            width = rope.dim or attention.head_dim
-            attention.table = numbers.setdefault((rope, width), len(numbers))
-    return [RopeTable(rope, width, place) for rope, width in numbers]

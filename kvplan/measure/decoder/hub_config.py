@@ -12,7 +12,11 @@ from kvplan.measure.decoder.numerics import Numerics
 from kvplan.specs.layers import Rope
 from kvplan.specs.model import ModelSpec
 
-TYPES = ("gemma", "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+TYPES = (
+    "deepseek_v2", "deepseek_v3", "gemma", "glm4_moe_lite", "kimi_k2", "llama", "mistral", "mixtral", "qwen2", "qwen3",
+    "qwen3_moe",
+)  # fmt: skip
+LATENT_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_k2")
 ACTIVATIONS = {
     "silu": "silu",
     "gelu": "gelu",
@@ -52,8 +56,27 @@ def numerics_from(config: dict[str, Any]) -> Numerics:
     activation = config.get("hidden_act", "silu")
     if activation not in ACTIVATIONS:
         raise InputError(f"config.json: unknown hidden_act '{activation}'; known are {', '.join(ACTIVATIONS)}")
+    if config["model_type"] in LATENT_TYPES:
+        return Numerics(norm_eps=eps, activation=ACTIVATIONS[activation], **_deepseek(config))
     renormalise = config["model_type"] != "qwen3_moe" or bool(config.get("norm_topk_prob", False))
     return Numerics(norm_eps=eps, activation=ACTIVATIONS[activation], renormalise=renormalise)
+
+
+def _deepseek(config: dict[str, Any]) -> dict[str, Any]:
+    """Routing and rotary positions of DeepSeek-V2, DeepSeek-V3 and what descends from them."""
+    second, rope = config["model_type"] == "deepseek_v2", _rope(config)
+    in_groups = not second or config.get("topk_method") == "group_limited_greedy"
+    stretched = rope.get("mscale") and rope.get("mscale_all_dim")  # one without the other is ignored
+    return {
+        "scoring": "softmax" if second else "sigmoid",
+        "renormalise": not second and bool(config.get("norm_topk_prob", True)),
+        "routed_scale": float(config.get("routed_scaling_factor", 1.0)),
+        "groups": int(config.get("n_group") or 1) if in_groups else 1,
+        "active_groups": int(config.get("topk_group") or 1) if in_groups else 1,
+        "interleaved": bool(config.get("rope_interleave", True)),
+        "mscale": float(rope["mscale"]) if stretched else 1.0,
+        "mscale_all_dim": float(rope["mscale_all_dim"]) if stretched else 0.0,
+    }
 
 
 def disagreements(config: dict[str, Any], model: ModelSpec) -> Iterator[str]:
@@ -67,10 +90,16 @@ def disagreements(config: dict[str, Any], model: ModelSpec) -> Iterator[str]:
         ("rope type", _scaling(rope), ours.scaling),
         ("rope factor", rope.get("factor"), ours.factor),
         ("sliding window", window, first.attention.window if first.attention else None),
-        ("experts a token", config.get("num_experts_per_tok"), first.moe.active if first.moe else None),
+        ("experts a token", _active(config, model), next((x.moe.active for x in model.stack if x.moe), None)),
     ):
         if theirs != mine:
             yield f"config.json: {name} {_word(theirs)}, expected {_word(mine)}"
+
+
+def _active(config: dict[str, Any], model: ModelSpec) -> int | None:
+    """Experts a token uses, unless only the leading dense layers are run."""
+    dense = config.get("first_k_dense_replace") or 0
+    return None if 0 < len(model.stack) <= dense else config.get("num_experts_per_tok")
 
 
 def _rope(config: dict[str, Any]) -> dict[str, Any]:

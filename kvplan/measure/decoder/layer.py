@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor, nn
 
 from kvplan.measure.decoder.attention import Attention, Turn
+from kvplan.measure.decoder.latent import LatentAttention
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.mlp import Mlp
 from kvplan.measure.decoder.moe import Moe
@@ -16,7 +17,7 @@ from kvplan.measure.decoder.parallel import Group
 from kvplan.measure.decoder.place import Place
 from kvplan.measure.decoder.slots import Rows, Slot, column_slots, row_slots, whole
 from kvplan.specs import layers as shape
-from kvplan.specs.layers import Layer
+from kvplan.specs.layers import Layer, Rope
 from kvplan.specs.model import ModelSpec
 
 HUB_NAMES = {  # of the norms of a layer with two parts, by their number; one norm serves both parts
@@ -33,7 +34,8 @@ HUB_NAMES = {  # of the norms of a layer with two parts, by their number; one no
 
 def norm_roles(layer: Layer) -> tuple[str, ...] | None:
     """Which norms the layer has; None where the number fits no known arrangement."""
-    parts = [name for name, part in (("attention", layer.attention), ("mlp", layer.mlp or layer.moe)) if part]
+    mixer = layer.attention or layer.latent
+    parts = [name for name, part in (("attention", mixer), ("mlp", layer.mlp or layer.moe)) if part]
     if layer.norms == 1:
         return (f"{parts[0]}_in",)
     ends = {0: (), len(parts): ("in",), 2 * len(parts): ("in", "out")}.get(layer.norms)
@@ -48,14 +50,19 @@ class Block(nn.Module):
 
     def __init__(self, layer: Layer, model: ModelSpec, numerics: Numerics, place: Place, group: Group) -> None:
         super().__init__()
-        hidden, a, m = model.hidden_size, layer.attention, layer.mlp
+        hidden, m = model.hidden_size, layer.mlp
         self.group = group
         roles = norm_roles(layer) or ()
         norms = {role: make_norm(model.norm, hidden, numerics, place) for role in roles}
         self.attention_in, self.attention_out = norms.get("attention_in"), norms.get("attention_out")
         self.mlp_in, self.mlp_out = norms.get("mlp_in"), norms.get("mlp_out")
         self.norm_names = {role: HUB_NAMES.get(len(roles), {}).get(role, role) for role in roles}
-        self.attention = Attention(a, hidden, numerics, place, group) if a else None
+        self.attention: Attention | LatentAttention | None = None
+        if layer.attention:
+            self.attention = Attention(layer.attention, hidden, numerics, place, group)
+        elif layer.latent:
+            rope = model.rope if isinstance(model.rope, Rope) else None
+            self.attention = LatentAttention(layer.latent, hidden, numerics, place, group, rope=rope)
         self.mlp: Mlp | Moe | None = None
         if m:
             self.mlp = Mlp(hidden, m.intermediate_size, numerics.activation, place, gated=m.gated, bias=m.bias)
@@ -81,7 +88,9 @@ class Block(nn.Module):
         for role, name in self.norm_names.items():
             norm = getattr(self, role)
             yield from ((f"{name}.{part}", whole(tensor)) for part, tensor in norm.named_parameters())
-        if self.attention is not None and full.attention:
+        if isinstance(self.attention, LatentAttention) and full.latent:
+            yield from _prefixed("self_attn", self.attention.slots(full.latent))
+        if isinstance(self.attention, Attention) and full.attention:
             yield from _prefixed("self_attn", self.attention.slots(full.attention))
         if isinstance(self.mlp, Mlp) and full.mlp:
             yield from _prefixed("mlp", mlp_slots(self.mlp, full.mlp.intermediate_size, self.group.rank))
@@ -107,6 +116,8 @@ def mlp_slots(mlp: Mlp, inner: int, rank: int) -> Iterator[tuple[str, Slot]]:
 def moe_slots(moe: Moe, full: shape.Moe, rank: int) -> Iterator[tuple[str, Slot]]:
     """Router and gate whole on every rank, experts divided in width."""
     yield from _whole("gate", moe.router)
+    if moe.choice_bias is not None:
+        yield "gate.e_score_correction_bias", whole(moe.choice_bias)
     for index, expert in enumerate(moe.experts):
         yield from _prefixed(f"experts.{index}", mlp_slots(expert, full.intermediate_size, rank))
     if moe.shared is not None:

@@ -17,6 +17,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(functional.gelu, approximate="tanh"),
     "relu": functional.relu,
 }
+CLAMP, SHARPNESS = 7.0, 1.702  # gpt-oss: openai/gpt-oss, gpt_oss/torch/model.py
+
+
+def clamped_swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """SwiGLU of gpt-oss: bounded, with a sharper SiLU, and one added to the linear half."""
+    gate = gate.clamp(max=CLAMP)
+    inner = (gate * SHARPNESS).sigmoid_().mul_(gate)
+    del gate
+    return up.clamp(-CLAMP, CLAMP).add_(1).mul_(inner)
 
 
 class Mlp(nn.Module):
@@ -27,7 +36,8 @@ class Mlp(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden, self.inner, self.gated = hidden, inner, gated
-        self.activation = ACTIVATIONS[activation]
+        self.clamped = activation == "clamped_swiglu"
+        self.activation = ACTIVATIONS["silu" if self.clamped else activation]
         self.up = Linear((2 if gated else 1) * inner, hidden, place, bias=bias)  # gate rows first, then up
         self.down = Linear(hidden, inner, place, bias=bias)
 
@@ -37,4 +47,4 @@ class Mlp(nn.Module):
         if not self.gated:
             return self.down(self.activation(h))
         gate, up = h.chunk(2, dim=-1)
-        return self.down(self.activation(gate) * up)
+        return self.down(clamped_swiglu(gate, up) if self.clamped else self.activation(gate) * up)

@@ -9,16 +9,19 @@ from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.mlp import Mlp
 from kvplan.measure.decoder.numerics import Numerics
 from kvplan.measure.decoder.place import Place
+from kvplan.measure.decoder.routing import route
 from kvplan.specs import layers as shape
 
 
 class Moe(nn.Module):
-    """The `active` experts with the highest router logits, weighted by softmax; shared experts see every token."""
+    """The `active` experts that the router prefers, weighted by its scores; shared experts see every token."""
 
     def __init__(self, moe: shape.Moe, hidden: int, numerics: Numerics, place: Place) -> None:
         super().__init__()
-        self.active, self.renormalise = moe.active, numerics.renormalise
-        self.router = Linear(moe.experts, hidden, place, bias=moe.router_bias)
+        self.active, self.numerics = moe.active, numerics
+        only_chooses = moe.router_bias and numerics.scoring == "sigmoid"
+        self.router = Linear(moe.experts, hidden, place, bias=moe.router_bias and not only_chooses)
+        self.choice_bias = place.empty(moe.experts) if only_chooses else None
 
         def block(inner: int, *, bias: bool) -> Mlp:
             return Mlp(hidden, inner, numerics.activation, place, gated=moe.gated, bias=bias)
@@ -37,17 +40,10 @@ class Moe(nn.Module):
         return out.view_as(x)
 
     def _routed(self, tokens: Tensor) -> Tensor:
-        weights, chosen = self._route(tokens)  # (N, active) both
+        weights, chosen = route(self.router(tokens), self.choice_bias, self.active, self.numerics)
+        weights = weights.to(tokens.dtype)
         out = torch.zeros_like(tokens)
         for expert in chosen.unique().tolist():
             row, place = (chosen == expert).nonzero(as_tuple=True)
             out.index_add_(0, row, self.experts[expert](tokens[row]) * weights[row, place, None])
         return out
-
-    def _route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Softmax over all experts, of which the chosen are kept: renormalised, it is the softmax over the chosen."""
-        odds = torch.softmax(self.router(tokens), dim=-1, dtype=torch.float32)  # (N, E)
-        weights, chosen = odds.topk(self.active, dim=-1)
-        if self.renormalise:
-            weights = weights / weights.sum(dim=-1, keepdim=True)
-        return weights.to(tokens.dtype), chosen

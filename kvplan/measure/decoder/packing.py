@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from kvplan.measure.decoder.decoder import Decoder
+from kvplan.measure.decoder.latent import Expansion
 from kvplan.measure.decoder.layouts import LAYOUTS, filled, obstacle, packed_elements
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.place import Place
 
 TRIAL_BYTES = 64 * 2**20  # beyond the caches of most CPUs
-TRIAL_COPIES, TRIAL_ROUNDS = 8, 6
+TRIAL_COPIES, TRIAL_ROUNDS = 64, 6  # of small matrices so many that they are beyond the caches too
 WORTH = 0.95  # rows stay rows unless another order takes less than this share of their time
 
 
@@ -49,6 +50,9 @@ def pack_linears(decoder: Decoder, layouts: Layouts, batch: int = 1) -> Packing:
     linears = _plain(decoder)
     tied = decoder.head if decoder.model.tied and decoder.head in linears else None
     padding = 0
+    if "fbgemm" in layouts.values():
+        for expansion in (m for m in decoder.modules() if isinstance(m, Expansion)):
+            expansion.format = torch.float32
     for linear in linears:
         shape = (linear.rows, linear.columns)
         layout = layouts.get(shape, "rows")

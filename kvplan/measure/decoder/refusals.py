@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from kvplan.errors import InputError
 from kvplan.measure.decoder.layer import norm_roles
-from kvplan.measure.decoder.rope import SCALINGS
+from kvplan.measure.decoder.rope import SCALINGS, rotary
 from kvplan.sharding import Rank
-from kvplan.specs.layers import STATE_MIXERS, Layer, Rope
+from kvplan.specs.layers import STATE_MIXERS, Layer
 from kvplan.specs.model import ModelSpec
 
 
@@ -25,6 +25,8 @@ def _kinds(rank: Rank) -> Iterator[str]:
     for layer in dict.fromkeys(rank.layers):
         yield from _layer_kinds(layer)
         yield from _attention_kinds(layer, rank)
+        yield from _rope_kinds(layer, rank)
+        yield from _latent_kinds(layer)
         yield from _moe_kinds(layer)
 
 
@@ -41,12 +43,12 @@ def _model_kinds(model: ModelSpec) -> Iterator[str]:
 
 
 def _layer_kinds(layer: Layer) -> Iterator[str]:
-    if layer.latent:
-        yield "multi-head latent attention (MLA)"
+    if layer.attention and layer.latent:
+        yield "attention beside a latent"
     for name in STATE_MIXERS:
         if getattr(layer, name):
             yield f"recurrent state ({name.replace('_', ' ')})"
-    if not layer.attention and not layer.mlp and not layer.moe:
+    if not (layer.attention or layer.latent or layer.mlp or layer.moe):
         yield "empty layers"
     elif norm_roles(layer) is None:
         yield f"layers with {layer.norms} norms"
@@ -64,7 +66,7 @@ def _attention_kinds(layer: Layer, rank: Rank) -> Iterator[str]:
     if a is None:
         return
     for present, kind in (
-        (a.sinks, "attention sinks (gpt-oss)"),
+        (a.indexer, "sparse attention with an indexer (MiniMax M3)"),
         (a.head_gate, "a gate for each head (Step 3.7)"),
         (a.value_from_key, "values taken from the keys (Gemma 4)"),
         (a.cache_of, "layers that read another layer's cache (Gemma 3n, Gemma 4)"),
@@ -74,12 +76,29 @@ def _attention_kinds(layer: Layer, rank: Rank) -> Iterator[str]:
     ):
         if present:
             yield kind
-    rope = a.rope or rank.model.rope
-    if isinstance(rope, Rope):
-        if rope.scaling not in SCALINGS:
-            yield f"rotary scaling '{rope.scaling}'"
-        elif rope.scaling and not (rope.factor and (rope.original_context or rope.scaling == "linear")):
-            yield f"rotary scaling '{rope.scaling}' without its factor and original_context in the model file"
+
+
+def _rope_kinds(layer: Layer, rank: Rank) -> Iterator[str]:
+    positions = rotary(layer, rank.model.rope)
+    if positions is None:
+        return
+    rope, _ = positions
+    if rope.scaling not in SCALINGS:
+        yield f"rotary scaling '{rope.scaling}'"
+    elif rope.scaling and not (rope.factor and (rope.original_context or rope.scaling == "linear")):
+        yield f"rotary scaling '{rope.scaling}' without its factor and original_context in the model file"
+
+
+def _latent_kinds(layer: Layer) -> Iterator[str]:
+    m = layer.latent
+    if m is None:
+        return
+    for present, kind in (
+        (m.indexer, "sparse attention with an indexer (DeepSeek-V3.2)"),
+        (m.output_gate, "an output gate beside a latent (Kimi K3)"),
+    ):
+        if present:
+            yield kind
 
 
 def _moe_kinds(layer: Layer) -> Iterator[str]:

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from kvplan.measure.decoder.numerics import Numerics
 from kvplan.measure.decoder.place import Place
-from kvplan.specs.layers import Rope
+from kvplan.specs.layers import Layer, Rope
 
 # Llama 3.1 (Grattafiori et al. 2024): wavelengths above original / LOW are stretched, below original / HIGH kept.
 LLAMA3_LOW, LLAMA3_HIGH = 1.0, 4.0
@@ -18,7 +19,7 @@ YARN_FAST, YARN_SLOW = 32.0, 1.0
 SCALINGS = (None, "linear", "llama3", "yarn")
 
 
-def frequencies(rope: Rope, dim: int) -> Tensor:
+def frequencies(rope: Rope, dim: int, *, whole_pairs: bool = True) -> Tensor:
     """Radians a position, one for each pair of elements: (dim / 2,) in fp32."""
     plain = rope.theta ** -(torch.arange(0, dim, 2, dtype=torch.float32) / dim)
     factor, original = rope.factor or 1.0, rope.original_context or 0
@@ -29,14 +30,36 @@ def frequencies(rope: Rope, dim: int) -> Tensor:
         kept = ((turns - LLAMA3_LOW) / (LLAMA3_HIGH - LLAMA3_LOW)).clamp(0, 1)
         return kept * plain + (1 - kept) * plain / factor
     if rope.scaling == "yarn":
-        kept = 1 - _ramp(*_yarn_range(rope.theta, dim, original), dim // 2)
+        low, high = _yarn_range(rope.theta, dim, original)
+        if whole_pairs:
+            low, high = math.floor(low), math.ceil(high)
+        kept = 1 - _ramp(max(low, 0), min(high, dim - 1), dim // 2)
         return kept * plain + (1 - kept) * plain / factor
     return plain
 
 
-def amplitude(rope: Rope) -> float:
+def amplitude(rope: Rope, numerics: Numerics) -> float:
     """What cos and sin are multiplied by."""
-    return 0.1 * math.log(rope.factor) + 1 if rope.scaling == "yarn" and rope.factor else 1.0
+    return _yarn_scale(rope, numerics.mscale) / _yarn_scale(rope, numerics.mscale_all_dim)
+
+
+def sharpness(rope: Rope, numerics: Numerics) -> float:
+    """What the scores of a latent are multiplied by: only a part of its heads turns, so cos and sin cannot do it."""
+    return _yarn_scale(rope, numerics.mscale_all_dim) ** 2
+
+
+def _yarn_scale(rope: Rope, share: float) -> float:
+    return 0.1 * share * math.log(max(rope.factor, 1.0)) + 1 if rope.scaling == "yarn" and rope.factor else 1.0
+
+
+def rotary(layer: Layer, default: Rope | str | None) -> tuple[Rope, int] | None:
+    """A layer's rotary positions and the elements of a head that turn; None without."""
+    a, m = layer.attention, layer.latent
+    rope = (a.rope if a else None) or default or Rope()
+    if not isinstance(rope, Rope):
+        return None
+    width = m.rope_dim if m else rope.dim or a.head_dim if a else 0
+    return (rope, width) if width else None
 
 
 def _yarn_range(theta: float, dim: int, original: int) -> tuple[float, float]:
@@ -45,7 +68,7 @@ def _yarn_range(theta: float, dim: int, original: int) -> tuple[float, float]:
     def pair_that_turns(times: float) -> float:
         return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta))
 
-    return max(math.floor(pair_that_turns(YARN_FAST)), 0), min(math.ceil(pair_that_turns(YARN_SLOW)), dim - 1)
+    return pair_that_turns(YARN_FAST), pair_that_turns(YARN_SLOW)
 
 
 def _ramp(low: float, high: float, size: int) -> Tensor:
@@ -70,11 +93,18 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.addcmul(x * cos, torch.cat((second, first), dim=-1), sin)
 
 
+def neighbours_apart(x: Tensor) -> Tensor:
+    """Pairs (x[2i], x[2i + 1]) to the places i and i + dim / 2 that `rotate` turns together."""
+    return torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
+
+
 class RopeTable:
     """cos and sin of the positions a cache may reach, computed once."""
 
-    def __init__(self, rope: Rope, dim: int, place: Place) -> None:
-        self.speeds, self.amplitude, self.place = frequencies(rope, dim), amplitude(rope), place
+    def __init__(self, rope: Rope, dim: int, place: Place, numerics: Numerics | None = None) -> None:
+        numerics = numerics or Numerics()
+        self.speeds, self.place = frequencies(rope, dim, whole_pairs=numerics.whole_pairs), place
+        self.amplitude = amplitude(rope, numerics)
         self.cos = self.sin = torch.empty(0, 1, dim, device=place.device, dtype=place.dtype)
 
     def reserve(self, positions: int) -> None:

@@ -15,6 +15,7 @@ from kvplan.measure.decoder.cache.paged import BlockPool
 from kvplan.measure.decoder.cache.static import StaticCache
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.generate import generate, generate_naive
+from kvplan.measure.decoder.mlp import clamped_swiglu
 
 BATCH, PROMPT, TOTAL = 2, 24, 40  # longer than mistral's window of 7, which then wraps three times
 TOLERANCE = 5e-5  # transformers against itself, with and without a cache: 2e-6 to 2e-5
@@ -55,6 +56,13 @@ def test_prefill_and_steps(name, kind):
 
 def test_the_logits_are_not_small():
     assert expected("llama-mha").abs().max() > 1  # so that the tolerance means something
+
+
+def test_the_clamped_gate_of_gpt_oss_beyond_its_bounds():
+    theirs = hub_model("gpt-oss").model.layers[0].mlp.experts
+    gate, up = 20 * torch.randn(2, 5, 40, generator=torch.Generator().manual_seed(4))  # bounds: 7 and -7
+    together = torch.stack((gate, up), dim=-1).flatten(-2)
+    assert furthest(clamped_swiglu(gate, up), theirs._apply_gate(together)) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["llama-gqa-llama3", "mistral-window", "qwen3-norms"])

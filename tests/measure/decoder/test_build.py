@@ -19,11 +19,14 @@ from kvplan.specs.layers import Attention, Layer, Mlp, Moe, Rope
 from kvplan.specs.model import ModelSpec
 
 # one of every arrangement that runs: norms 1, 2, 4, layer norms with and without biases or parameters, biases,
-# learned positions, a norm after the embedding, partial rotation, no positions, per-layer shapes, shared experts
+# learned positions, a norm after the embedding, partial rotation, no positions, per-layer shapes, shared experts,
+# latents with and without compressed queries, sinks with values as wide as keys and not
 ZOO = (
     "llama-3.2-1b mistral-7b-v0.1 qwen2-0.5b qwen3-0.6b mixtral-8x7b qwen3-30b-a3b gemma-2b gemma-2-2b gemma-3-1b "
     "qwen1.5-moe-a2.7b gpt2 openelm-270m olmo-1b olmo-2-1b phi-2 smollm3-3b falcon-7b falcon-40b bloom-560m opt-125m "
-    "command-r command-r-plus llama-4-scout stablelm-2-12b minimax-m2 glm-4.5-air starcoder2-3b gpt-j-6b mpt-7b"
+    "command-r command-r-plus llama-4-scout stablelm-2-12b minimax-m2 glm-4.5-air starcoder2-3b gpt-j-6b mpt-7b "
+    "deepseek-v2-lite deepseek-v3 kimi-k2 glm-4.7-flash moonlight-16b-a3b minicpm3-4b "
+    "gpt-oss-20b mimo-v2-flash"
 )
 
 
@@ -42,10 +45,11 @@ def shrunk(model: ModelSpec) -> ModelSpec:
 
 
 def _small(layer: Layer) -> Layer:
-    a, mlp, moe = layer.attention, layer.mlp, layer.moe
+    a, m, mlp, moe = layer.attention, layer.latent, layer.mlp, layer.moe
     return replace(
         layer,
         attention=a and _small_attention(a),
+        latent=m and replace(m, heads=3, q_rank=m.q_rank and 24, kv_rank=20, rope_dim=4, nope_dim=12, v_dim=8),
         mlp=mlp and replace(mlp, intermediate_size=24),
         moe=moe and replace(moe, experts=5, here=5, active=2, intermediate_size=12, shared_size=moe.shared_size and 20),
     )
@@ -117,12 +121,13 @@ def test_random_matrices_keep_the_variance():
 @pytest.mark.parametrize(
     ("model", "kind"),
     [
-        ("deepseek-v3", "multi-head latent attention (MLA)"),
+        ("deepseek-v3.2", "sparse attention with an indexer (DeepSeek-V3.2)"),
+        ("minimax-m3", "sparse attention with an indexer (MiniMax M3)"),
+        ("kimi-linear", "recurrent state (kimi delta)"),
         ("falcon-h1-0.5b", "recurrent state (mamba2)"),
         ("qwen3-next-80b-a3b", "recurrent state (delta)"),
         ("lfm2-1.2b", "recurrent state (short conv)"),
         ("gemma-3n-e2b", "per-layer inputs (Gemma 3n, Gemma 4)"),
-        ("gpt-oss-20b", "attention sinks (gpt-oss)"),
         ("opt-350m", "a projected embedding (OPT-350m)"),
         ("phi-4-mini", "rotary scaling 'longrope'"),
     ],

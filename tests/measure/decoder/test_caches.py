@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hub_models import attention, dense, furthest, prompts, spec
+from hub_models import attention, deepseek, dense, furthest, latent, prompts, spec
 
 from kvplan.errors import InputError
 from kvplan.measure.decoder.build import build_decoder
@@ -63,6 +63,18 @@ def test_bytes_are_those_of_the_planner(decoder):
     groups = cache_groups(shard(MIXED)[0])
     planned = sum(g.layers * g.elements_per_token * min(20, g.window or 20) for g in groups) * 4
     assert ContiguousCache(decoder, capacity=20).reserved_bytes == planned
+
+
+@pytest.mark.parametrize("q_rank", [None, 24])
+def test_a_latent_is_kept_as_the_planner_counts_it(q_rank):
+    model = deepseek(latent(q_rank), router_bias=True)
+    decoder = build_decoder(model)
+    (group,) = cache_groups(shard(model)[0])
+    token = 2 * (20 + 4) * 4  # 2 layers, rank and rotary key, in fp32: DeepSeek-V2 2024, table 1
+    assert group.layers * group.elements_per_token * 4 == token
+    assert ContiguousCache(decoder, batch=3, capacity=20).reserved_bytes == 3 * 20 * token
+    pool = BlockPool(decoder, blocks=5, block_tokens=4)
+    assert pool.pool_bytes == sum(t.nbytes for t in [*pool.keys, *pool.values]) == 20 * token
 
 
 def test_a_full_cache_refuses_more(decoder):

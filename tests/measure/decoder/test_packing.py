@@ -29,7 +29,7 @@ def machine_with(layout: str, dtype: str) -> Place:
 
 
 @pytest.mark.parametrize(("dtype", "layout"), ORDERS)
-@pytest.mark.parametrize("name", ["llama-mha", "qwen2-biases", "mixtral", "gemma"])
+@pytest.mark.parametrize("name", ["llama-mha", "qwen2-biases", "mixtral", "gemma", "deepseek-v3"])
 def test_another_order_gives_the_same_logits(name, dtype, layout):
     place = machine_with(layout, dtype)
     plain, arranged = (build_decoder(CASES[name].model, dtype=place.dtype, seed=1) for _ in range(2))

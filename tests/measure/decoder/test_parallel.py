@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hub_models import attention, dense, furthest, prompts, spec
+from hub_models import attention, deepseek, dense, furthest, latent, prompts, spec
 
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
@@ -28,6 +28,9 @@ MODELS = {
         ),
         head_bias=True,
     ),
+    "sinks": spec(Layer(attention=attention(4, 2, sinks=True), mlp=Mlp(intermediate_size=16))),
+    "latent": deepseek(latent(), router_bias=False),
+    "compressed queries": deepseek(latent(24), router_bias=True),
 }
 PROMPT, TOTAL = 7, 10
 

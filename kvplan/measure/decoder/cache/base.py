@@ -6,11 +6,9 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from kvplan.specs.layers import Attention
-
 
 class Kept(NamedTuple):
-    """What one layer keeps of a token, and of how many tokens."""
+    """What one layer keeps of a token, and of how many tokens; a latent is a key that is its own value, v_width 0."""
 
     heads: int
     k_width: int
@@ -30,11 +28,6 @@ class Kept(NamedTuple):
     def live(self, tokens: int) -> int:
         """Tokens of a conversation of `tokens` that count as kept: min(c, window), as the planner has it."""
         return self.slots(tokens)
-
-
-def kept_of(a: Attention) -> Kept:
-    """What an attention layer keeps."""
-    return Kept(a.kv_heads, a.head_dim, a.v_head_dim, a.window, a.chunk)
 
 
 class Cache(Protocol):
