@@ -30,6 +30,7 @@ from decode_report import DYNAMIC, LLAMA, OURS, OURS_PLAIN, STATIC, Case, markdo
 from hub_rival import dynamic, hub_model, static
 
 from kvplan.kv_formats import kv_pair
+from kvplan.measure.decode_path import choose_paths
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.decoder import Decoder
@@ -134,9 +135,9 @@ def run_shape(name: str, dtype: str, cases: list[Case], options: argparse.Namesp
     for batch in dict.fromkeys(case.batch for case in cases):
         ordered = build_decoder(model, dtype=DTYPES[dtype])
         packing = pack_linears(ordered, choose_layouts(ordered, [batch]), batch)
-        orders = list(packing.layouts)
         decoders = {OURS: ordered, **({OURS_PLAIN: plain} if options.plain else {})}
         for case in (case for case in cases if case.batch == batch):
+            orders = [*packing.layouts, *choose_paths(ordered, [batch], case.context)]
             row = run_case(case, decoders, hub, llama, options.repeats)
             rows.append({**row, "orders": orders})
             show(rows[-1])

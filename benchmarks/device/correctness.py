@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from kvplan.measure.decoder.cuda_graph import GraphedDecode
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.parallel import copy_weights
 from kvplan.measure.rows import Row, row
-from kvplan.specs.layers import Attention, Layer, Mlp, Moe
+from kvplan.specs.layers import Attention, Latent, Layer, Mlp, Moe
 from kvplan.specs.model import ModelSpec
 
 BATCH, PROMPT, STEPS = 2, 40, 8
@@ -27,8 +28,8 @@ def model_of(layer: Layer, name: str) -> ModelSpec:
     )
 
 
-def attention_of(heads: int, kv_heads: int, window: int | None = None, qk_norm: str | None = None) -> Attention:
-    return Attention(heads=heads, kv_heads=kv_heads, head_dim=64, v_head_dim=64, window=window, qk_norm=qk_norm)
+def attention_of(heads: int, kv_heads: int, **more: Any) -> Attention:
+    return Attention(heads=heads, kv_heads=kv_heads, head_dim=64, v_head_dim=64, **more)
 
 
 MLP = Mlp(intermediate_size=512)
@@ -38,6 +39,8 @@ MODELS = {
     "mqa": Layer(attention=attention_of(6, 1), mlp=MLP),
     "window": Layer(attention=attention_of(8, 2, window=16), mlp=MLP),
     "qk-norm": Layer(attention=attention_of(8, 2, qk_norm="head"), mlp=MLP),
+    "sinks": Layer(attention=attention_of(8, 2, sinks=True), mlp=MLP),
+    "latent": Layer(latent=Latent(heads=8, q_rank=96, kv_rank=128, rope_dim=32, nope_dim=64, v_dim=64), mlp=MLP),
     "moe": Layer(attention=attention_of(8, 2), moe=Moe(experts=4, active=2, intermediate_size=256)),
 }
 

@@ -7,6 +7,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+from kvplan.measure.decode_path import choose_paths
 from kvplan.measure.decoder.cache.static import StaticCache
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.energy import energy_row
@@ -28,6 +29,8 @@ def decode_rows(s: Setting, decoder: Decoder) -> Iterator[Row]:
     """Rates of the parts, every point, and how well two contexts predict the others."""
     points: list[Point] = []
     parts: dict[int, StepParts] = {}
+    paths = choose_paths(decoder, s.batches, max(context for _, context in s.points), s.observer.synchronize)
+    s.progress.note(f"attention in decode steps: {', '.join(paths) or 'one form only'}")
     for batches in together(s):
         s.progress.begin(f"decode, batch {', '.join(map(str, batches))}")
         decodings = {batch: Decoding(decoder, batch, [*s.contexts(batch), SHORT]) for batch in batches}

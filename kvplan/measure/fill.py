@@ -22,6 +22,7 @@ from torch import Tensor
 from kvplan.errors import InputError, KvplanError
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.decoder import Decoder
+from kvplan.measure.decoder.place import Place
 from kvplan.measure.observe_cpu import limited_bytes
 
 PATIENCE_S = 600  # for a child that touches all of a machine's memory
@@ -48,7 +49,7 @@ def fill(decoder: Decoder, capacity: int, spare_bytes: int, limit: int | None) -
 def fill_here(decoder: Decoder, capacity: int, spare_bytes: int) -> Filled:
     """Fill until refused, free the last slab for a real cache, decode with it, free all."""
     place = decoder.place
-    elements = sum(kept.elements * kept.slots(capacity) for kept in decoder.kept)
+    elements = slab_elements(decoder, capacity)
     spare = torch.empty(spare_bytes, dtype=torch.uint8, device=place.device)
     slabs: list[Tensor] = []
     refusal = ""
@@ -63,6 +64,21 @@ def fill_here(decoder: Decoder, capacity: int, spare_bytes: int) -> Filled:
     slabs.clear()
     gc.collect()
     return Filled(count, refusal, decodes)
+
+
+def slab_elements(decoder: Decoder, capacity: int) -> int:
+    """Elements of one session with room for so many tokens."""
+    return sum(kept.elements * kept.slots(capacity) for kept in decoder.kept)
+
+
+def _plug_heap(elements: int, place: Place) -> list[Tensor]:
+    """Slabs for the holes that earlier work left in the C library's heap: the limit counts them as taken already."""
+    plugs: list[Tensor] = []
+    while True:
+        before = limited_bytes()
+        plugs.append(torch.empty(elements, device=place.device, dtype=place.dtype))
+        if limited_bytes() > before:
+            return plugs[:-1]
 
 
 def _decodes(decoder: Decoder, capacity: int, slabs: list[Tensor]) -> bool:
@@ -100,8 +116,10 @@ def _child(decoder: Decoder, capacity: int, spare_bytes: int, limit: int, writer
     code = 1
     try:
         torch.set_num_threads(1)  # the parent's threads are not here
+        plugs = _plug_heap(slab_elements(decoder, capacity), decoder.place)  # held while the process is filled
         resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
         found = fill_here(decoder, capacity, spare_bytes)
+        del plugs
         os.write(writer, json.dumps(found._asdict()).encode())
         code = 0
     except BaseException as error:

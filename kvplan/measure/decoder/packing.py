@@ -22,6 +22,7 @@ from kvplan.measure.decoder.place import Place
 
 TRIAL_BYTES = 64 * 2**20  # beyond the caches of most CPUs
 TRIAL_COPIES, TRIAL_ROUNDS = 64, 6  # of small matrices so many that they are beyond the caches too
+MOST_PADDED = 1.5  # times the matrix: beyond, what is taken is no longer the model's size
 WORTH = 0.95  # rows stay rows unless another order takes less than this share of their time
 
 
@@ -40,9 +41,12 @@ def choose_layouts(decoder: Decoder, batches: Sequence[int] = (1,), layouts: Seq
     """The fastest order for each shape of matrix with these rows of input; a single one is not tried but taken."""
     possible = [name for name in layouts if obstacle(name, decoder.place) is None]
     shapes = dict.fromkeys((linear.rows, linear.columns) for linear in _plain(decoder))
-    if len(possible) < 2:
-        return {shape: name for shape in shapes for name in possible}
-    return {shape: fastest(decoder.place, shape, batches, possible) for shape in shapes}
+    found = {}
+    for shape in shapes:
+        here = [name for name in possible if packed_elements(name, *shape) <= MOST_PADDED * prod(shape)]
+        if here:
+            found[shape] = here[0] if len(here) == 1 else fastest(decoder.place, shape, batches, here)
+    return found
 
 
 def pack_linears(decoder: Decoder, layouts: Layouts, batch: int = 1) -> Packing:
