@@ -18,13 +18,16 @@ TENSORS: dict[str, tuple[str, ...]] = {
         "head_gate", "indexer_q_proj", "indexer_k_proj", "indexer_qk_proj", "indexer_weights",
     ),
     "state": (
-        "in_proj", "x_proj", "dt_proj", "out_proj", "in_proj_qkvz", "in_proj_ba", "q_proj", "k_proj", "v_proj",
-        "g_proj", "f_a_proj", "f_b_proj", "g_a_proj", "g_b_proj", "b_proj", "o_proj", "qkv_proj", "output_gate",
+        "in_proj", "x_proj", "dt_proj", "out_proj", "in_proj_qkv", "in_proj_z", "in_proj_ba", "q_proj", "k_proj",
+        "v_proj", "g_proj", "f_a_proj", "f_b_proj", "g_a_proj", "g_b_proj", "b_proj", "o_proj", "qkv_proj",
+        "output_gate", "in_proj_qkvz",
     ),
     "mlp": (*_GATED, "latent_down", "latent_up"),
     "experts": _GATED,
     "shared_experts": _GATED,
 }  # fmt: skip
+# names for several matrices: Qwen3-Next's checkpoints have these two in one
+_TOGETHER = {"in_proj_qkvz": ("in_proj_qkv", "in_proj_z")}
 
 
 class Key(NamedTuple):
@@ -36,13 +39,13 @@ class Key(NamedTuple):
 
     def covers(self, component: str, tensor: str, layer: int) -> bool:
         """Whether a matrix is meant."""
-        named = component == self.component and self.tensor in ("", tensor)
-        return named and (self.layers is None or layer in self.layers)
+        named = self.tensor in ("", tensor) or tensor in _TOGETHER.get(self.tensor, ())
+        return component == self.component and named and (self.layers is None or layer in self.layers)
 
     @property
-    def narrowness(self) -> tuple[bool, bool]:
+    def narrowness(self) -> tuple[bool, bool, bool]:
         """Sorts the keys that say more before those that say less."""
-        return self.layers is None, not self.tensor
+        return self.layers is None, not self.tensor, self.tensor in _TOGETHER
 
 
 def parse_keys(spec: Collection[str], components: Collection[str]) -> dict[str, Key]:

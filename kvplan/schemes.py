@@ -115,7 +115,7 @@ class Mixture(NamedTuple):
 
 # src/llama-quant.cpp, llama_tensor_get_type_impl, without an importance matrix (one adds bits to the first ffn_down of
 # q4_0 and q5_0 and takes them from iq4_nl and iq4_xs). attn_qkv is as in published files; since early 2026 (pull
-# request 19770) it is taken for an attn_v.
+# request 19770) it is taken for an attn_v, as here only that of gated DeltaNet is (see `_ROLES`).
 _MIXTURES = {
     **{name: Mixture(name) for name in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k")},
     "q2_k": Mixture("q2_k", Rule("q4_k", "gqa 4", "q3_k"), Rule("q3_k"), "q3_k", "q5_k"),
@@ -142,8 +142,11 @@ _FALCON = {
 _DEEP = ("first", "more")  # conditions that look at the layer begin so
 
 # Tensors that have rules; all others get the base type. So does MLA: published files have attn_kv_b in the base type,
-# and newer converters split it into attn_k_b and attn_v_b, which no rule names.
-_ROLES = {"v_proj": "v", "k_proj": "k", "o_proj": "o", "down_proj": "down", "qkv_proj": "qkv"}
+# and newer converters split it into attn_k_b and attn_v_b, which no rule names. Gated DeltaNet's in_proj_qkv is an
+# attn_qkv too, here as the newer rule has it, which made the files of Qwen3.6; in_proj_z is attn_gate, without a rule.
+_ROLES = {
+    "v_proj": "v", "in_proj_qkv": "v", "k_proj": "k", "o_proj": "o", "down_proj": "down", "qkv_proj": "qkv",
+}  # fmt: skip
 
 # Families whose GGUF files keep queries, keys and values in one attn_qkv: gguf-py/gguf/tensor_mapping.py. Converters
 # of others with one projection (baichuan, internlm2, bailing_moe) cut it in three. By model_type, and by the name
@@ -152,6 +155,12 @@ FUSED_QKV = frozenset((
     "bailing_moe_v2", "bailingmoe2", "bloom", "chatglm", "dbrx", "falcon", "glm", "gpt2", "gpt_bigcode", "gpt_neox",
     "gptneox", "mpt", "openelm", "phi3", "qwen", "starcoder",
 ))  # fmt: skip
+
+
+def counted_as(tensor: str) -> str:
+    """The tensor that llama-quantize counts this one with: some rules want the first of them, or every third."""
+    return "v_proj" if tensor == "in_proj_qkv" else tensor
+
 
 SCHEME_NAMES = (*_WHOLE, *_BLOCK_FORMATS, "f16", *_MIXTURES, "mxfp4_moe")
 _ALIASES = {"f32": "fp32", "q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}  # llama-quantize knows these too

@@ -63,12 +63,40 @@ def test_sizes_of_falcon() -> None:
     assert abs(108.48 + down * (6.5625 - 5.5) - file_bytes(untied, "q4_k_m") / GB) < 0.011
 
 
+def types_of(model: str, name: str) -> dict[tuple[str, str], int]:
+    """Tensors of each name and type."""
+    found = stored(shard(load_model(model))[0], scheme(name))
+    return {(tensor.name, tensor.format): tensor.times for tensor in found}
+
+
 def test_types_of_starcoder() -> None:
     # StarCoder Q5_K_M: "type q6_K: 61 tensors" are attn_qkv of 40 layers, 20 of the ffn_down and the head
-    types = {
-        (tensor.name, tensor.format): tensor.times
-        for tensor in stored(shard(load_model("starcoder"))[0], scheme("q5_k_m"))
-    }
+    types = types_of("starcoder", "q5_k_m")
     assert [types[f"{name}_proj", "q6_k"] for name in "qkv"] == [40, 40, 40]
     assert types["down_proj", "q6_k"] == types["down_proj", "q5_k"] == 20
     assert types["o_proj", "q5_k"] == 40
+
+
+def test_sizes_of_gated_delta_net() -> None:
+    # Qwen3.6-27B, by the model cards of sokann's Qwen3.6-27B-GGUF-5.076bpw and -4.256bpw: mradermacher's i1-Q4_K_M has
+    # 15.401 GiB and i1-IQ4_XS 14.036. An importance matrix leaves the first eighth of ffn_down in iq4_xs.
+    model = load_model("qwen3.6-27b")
+    assert round(file_bytes(model, "q4_k_m") / GIB, 3) == 15.401
+    down = 8 * 5120 * 17408 * (5.5 - 4.25) / 8
+    assert round((file_bytes(model, "iq4_xs") - down) / GIB, 3) == 14.036
+    # Qwen3.5-27B of February 2026, by the older rule for attn_qkv: mradermacher's files, with headers of 0.01 GiB, in
+    # "Qwen3.5-27B Q4 Quantization Comparison" (r/LocalLLaMA)
+    for name, gib in {"q4_k_m": 15.404, "q4_k_s": 14.499}.items():
+        assert file_bytes(load_model("qwen3.5-27b"), name) / GIB == pytest.approx(gib, rel=0.001)
+
+
+def test_types_of_gated_delta_net() -> None:
+    # llama.cpp, src/llama-quant.cpp, use_more_bits of 64 attn_qkv and attn_v (every fourth layer) together: six bits
+    # in the first and the last eight, and in every third between them from 10 on
+    types = types_of("qwen3.6-27b", "q4_k_m")
+    assert types["in_proj_qkv", "q6_k"] == types["in_proj_qkv", "q4_k"] == 6 + 12 + 6
+    assert types["v_proj", "q6_k"] == types["v_proj", "q4_k"] == 2 + 4 + 2
+    assert types["in_proj_z", "q4_k"] == types["in_proj_ba", "q4_k"] == types["out_proj", "q4_k"] == 48
+    # iq4_xs: more bits with four query heads or more for each KV head; Qwen3.6-27B has six
+    types = types_of("qwen3.6-27b", "iq4_xs")
+    assert types["in_proj_qkv", "q5_k"] == types["in_proj_z", "iq4_xs"] == 48

@@ -40,6 +40,15 @@ def test_the_narrowest_key_counts(component: str, tensor: str, index: int, expec
     assert NAMED.depends_on_depth
 
 
+def test_a_name_for_two_matrices_gives_way_to_one_for_either() -> None:
+    named = scheme({"default": "bf16", "state.in_proj_qkvz": "fp8", "state.in_proj_z": "int8", "state": "nvfp4"})
+    types = {name: named.format_of("state", name, 256, 256, at=0).name for name in TENSORS["state"]}
+    assert (types["in_proj_qkv"], types["in_proj_z"], types["in_proj_ba"]) == ("fp8", "int8", "nvfp4")
+    rank = shard(load_model("qwen3-next-80b-a3b"))[0]
+    formats = {t.name: t.format for t in stored(rank, scheme({"default": "bf16", "state.in_proj_qkvz@0-47": "fp8"}))}
+    assert (formats["in_proj_qkv"], formats["in_proj_z"], formats["in_proj_ba"]) == ("fp8", "fp8", "bf16")
+
+
 def test_layers_are_those_of_the_model_whatever_the_pipeline_stage() -> None:
     model = load_model("deepseek-v3")
     mixed = scheme({"default": "bf16", "mlp": "fp8", "experts@3,60": "fp8"})

@@ -43,10 +43,16 @@ _MATRICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "token_embd": ("embedding", ("embed_tokens",)), "position_embd": ("embedding", ("positions",)),
     "output": ("head", ("lm_head",)),
 }  # fmt: skip
-# of a layer whose mixer is gated DeltaNet, and of one that is Kimi delta
-_DELTA = {"attn_qkv": ("in_proj_qkvz",), "attn_gate": ("in_proj_qkvz",), "ssm_in": ("in_proj_qkvz",)}
-_KDA = {"attn_q": ("q_proj",), "attn_k": ("k_proj",), "attn_v": ("v_proj",), "attn_output": ("o_proj",),
-        "ssm_beta": ("b_proj",)}  # fmt: skip
+# what some names mean in a layer with this mixer; `ssm_in` is of Qwen3-Next's files of 2025
+_STATE: dict[str, dict[str, tuple[str, ...]]] = {
+    "delta": {
+        "attn_qkv": ("in_proj_qkv",), "attn_gate": ("in_proj_z",), "ssm_in": ("in_proj_qkv", "in_proj_z"),
+    },
+    "kimi_delta": {
+        "attn_q": ("q_proj",), "attn_k": ("k_proj",), "attn_v": ("v_proj",), "attn_output": ("o_proj",),
+        "ssm_beta": ("b_proj",),
+    },
+}  # fmt: skip
 _VECTORS = {"ssm_conv1d": "state", "ssm_a": "state", "ssm_d": "state", "attn_sinks": "attention",
             "exp_probs_b": "router", "shortconv.conv": "state", "layer_output_scale": "norms",
             "altup_correct_scale": "norms", "ssm_conv1d_q": "state", "ssm_conv1d_k": "state",
@@ -96,7 +102,7 @@ def part_of(name: str, tensor: GgufTensor, block: int, mixer: str) -> Part:
     """The place of a tensor; `other` without matrices for a name that is not known."""
     stem, _, ending = name.rpartition(".")
     known = _MATRICES.get(stem)
-    own = {"delta": _DELTA, "kimi_delta": _KDA}.get(mixer, {}).get(stem)
+    own = _STATE.get(mixer, {}).get(stem)
     if own:
         known = ("state", own)
     if "norm" in stem.rpartition(".")[2]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from kvplan.formats import FORMATS
 from kvplan.importers.gguf_architectures import FILE_TYPES
+from kvplan.memory.weights import gqa
 from kvplan.scheme_keys import TENSORS, layer_ranges
-from kvplan.schemes import SCHEME_NAMES, scheme
+from kvplan.schemes import SCHEME_NAMES, counted_as, scheme
 from kvplan.specs.layers import Layer
 
 _DEFAULT = "f16"  # of the schemes that keep vectors in f32, for files of types that have no scheme
@@ -50,15 +51,14 @@ def _mapping(default: str, known: list[Stored], layers: Sequence[Layer], family:
 def _departing(name: str, found: Sequence[Stored], layers: Sequence[Layer], family: str) -> list[Stored]:
     """The matrices for which a scheme gives another type."""
     chosen = scheme(name)
-    owners: dict[tuple[str, str], list[int]] = {}
+    owners: dict[str, set[int]] = {}
     for each in found:
-        owners.setdefault((each.component, each.tensor), []).append(each.layer)
-    places = {key: {layer: place for place, layer in enumerate(sorted(set(where)))} for key, where in owners.items()}
+        owners.setdefault(counted_as(each.tensor), set()).add(each.layer)
+    places = {key: {layer: place for place, layer in enumerate(sorted(where))} for key, where in owners.items()}
     wrong = []
     for each in found:
-        where = places[each.component, each.tensor]
+        where = places[counted_as(each.tensor)]
         layer = layers[each.layer] if each.layer >= 0 else None
-        a = layer.attention if layer else None
         form = chosen.format_of(
             each.component,
             each.tensor,
@@ -66,7 +66,7 @@ def _departing(name: str, found: Sequence[Stored], layers: Sequence[Layer], fami
             each.columns,
             layer=where[each.layer],
             layers=len(where),
-            gqa=a.heads // a.kv_heads if a else 1,
+            gqa=gqa(layer, layers) if layer else 1,
             experts=layer.moe.experts if layer and layer.moe else 0,
             at=each.layer,
             family=family,

@@ -145,7 +145,8 @@ def _mamba2(m: shape.Mamba2, hidden: int) -> Iterator[Tensor]:
 
 def _delta(d: shape.Delta, hidden: int) -> Iterator[Tensor]:
     k_width, v_width = d.k_heads * d.k_dim, d.v_heads * d.v_dim
-    yield Tensor("state", "in_proj_qkvz", 2 * k_width + 2 * v_width, hidden)
+    yield Tensor("state", "in_proj_qkv", 2 * k_width + v_width, hidden)
+    yield Tensor("state", "in_proj_z", v_width, hidden)
     yield Tensor("state", "in_proj_ba", 2 * d.v_heads, hidden)
     yield Tensor("state", "conv", 2 * k_width + v_width, d.conv, "vector")
     yield Tensor("state", "A_dt", 2 * d.v_heads, 1, "vector")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from kvplan.arithmetic import ceil_div
 from kvplan.formats import Format
 from kvplan.memory.parameters import distinct_layers, edge_tensors, widths_of
 from kvplan.memory.tensors import Tensor, Widths, layer_tensors, stored_tensors
-from kvplan.schemes import Scheme
+from kvplan.schemes import Scheme, counted_as
 from kvplan.schemes import scheme as scheme_of
 from kvplan.sharding import Rank, shard
 from kvplan.specs.layers import Layer
@@ -77,7 +77,7 @@ def _component_bytes(found: list[StoredTensor]) -> dict[str, int]:
 class Owner(NamedTuple):
     """Where a tensor stands, as far as schemes look at it."""
 
-    layer: int = 0  # among the layers of the model that have such a tensor
+    layer: int = 0  # among the layers of the model that have a tensor of this role
     layers: int = 1
     gqa: int = 1
     experts: int = 0
@@ -92,7 +92,8 @@ def placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, Owner, int]]:
         yield tensor, Owner(family=family), 1
     if not by_depth:
         for layer, count in distinct_layers(rank.layers):
-            owner = Owner(layers=len(rank.model.stack), gqa=_gqa(layer), experts=_experts(layer), family=family)
+            shape = gqa(layer, rank.model.stack), _experts(layer)
+            owner = Owner(0, len(rank.model.stack), *shape, family=family)
             for tensor in stored_tensors(layer, widths):
                 yield tensor, owner, count
     else:
@@ -103,7 +104,7 @@ def placed(rank: Rank, by_depth: bool) -> Iterator[tuple[Tensor, Owner, int]]:
     for layer in _borrowed(rank):
         for tensor in layer_tensors(layer, widths):
             if tensor not in stored_tensors(layer, widths):
-                yield tensor, Owner(gqa=_gqa(layer), experts=_experts(layer), family=family), 1
+                yield tensor, Owner(0, 1, gqa(layer, rank.model.stack), _experts(layer), family=family), 1
 
 
 def _borrowed(rank: Rank) -> list[Layer]:
@@ -115,20 +116,28 @@ def _borrowed(rank: Rank) -> list[Layer]:
 
 def _owners(model: ModelSpec, widths: Widths) -> dict[tuple[str, int], Owner]:
     """The place of every tensor of the whole model, by name and layer."""
-    indices: dict[str, list[int]] = {}
-    for index, layer in enumerate(model.stack):
-        for name in dict.fromkeys(tensor.name for tensor in stored_tensors(layer, widths)):
-            indices.setdefault(name, []).append(index)
+    names = [dict.fromkeys(tensor.name for tensor in stored_tensors(layer, widths)) for layer in model.stack]
+    places: dict[str, dict[int, int]] = {}
+    for index, own in enumerate(names):
+        for name in own:
+            counted = places.setdefault(counted_as(name), {})
+            counted.setdefault(index, len(counted))
     stack, family = model.stack, model.family or ""
-    return {
-        (name, index): Owner(place, len(where), _gqa(stack[index]), _experts(stack[index]), index, family)
-        for name, where in indices.items()
-        for place, index in enumerate(where)
-    }
+    owners: dict[tuple[str, int], Owner] = {}
+    for index, own in enumerate(names):
+        shape = gqa(stack[index], stack), _experts(stack[index])
+        for name in own:
+            counted = places[counted_as(name)]
+            owners[name, index] = Owner(counted[index], len(counted), *shape, index, family)
+    return owners
 
 
-def _gqa(layer: Layer) -> int:
-    return layer.attention.heads // layer.attention.kv_heads if layer.attention else 1
+def gqa(layer: Layer, stack: Sequence[Layer]) -> int:
+    """Query heads for each KV head; of gated DeltaNet those of the model, as llama-quantize asks for them."""
+    own = layer.attention
+    if layer.delta and not own:
+        own = next((each.attention for each in stack if each.attention), None)
+    return own.heads // own.kv_heads if own else 1
 
 
 def _experts(layer: Layer) -> int:

@@ -3,7 +3,10 @@
 import pytest
 
 from kvplan import estimate
-from kvplan.engines.vllm.fused import Allocation
+from kvplan.engines.vllm.fused import Allocation, allocations
+from kvplan.loading import load_model
+from kvplan.schemes import scheme
+from kvplan.sharding import shard
 
 GIB, MIB = 2**30, 2**20
 
@@ -105,6 +108,15 @@ def test_the_vocabulary_is_padded_to_64_rows():
 )
 def test_what_the_allocator_adds(size, added):
     assert Allocation("x", size, 1).rounding == added
+
+
+def test_projection_and_gate_of_a_delta_net_are_one_tensor():
+    """vllm/model_executor/models/qwen3_5.py: in_proj_qkv and in_proj_z are loaded into in_proj_qkvz."""
+    rank = shard(load_model("qwen3.5-9b"))[0]
+    large = {each.name: each for each in allocations(rank, scheme("bf16"))}
+    fused = large["state in_proj_qkvz"]
+    assert (fused.bytes, fused.times) == ((2 * 2048 + 2 * 4096) * 4096 * 2, 24)
+    assert not {name for name in large if name.startswith("state in_proj_")} - {fused.name, "state in_proj_ba"}
 
 
 def test_fp32_doubles_steps_and_copies_the_logits_half_as_often_again():

@@ -237,10 +237,34 @@ def test_what_is_not_known_is_refused(quantization: dict[str, Any], sentence: st
 def test_half_of_one_matrix_is_refused(tmp_path: Path) -> None:
     config = json.loads((CONFIGS / "Qwen__Qwen3.5-27B.json").read_text())
     config["quantization_config"] = {
-        "quant_method": "fp8", "modules_to_not_convert": ["model.language_model.layers.0.linear_attn.in_proj_z"]
+        "quant_method": "fp8", "modules_to_not_convert": ["model.language_model.layers.0.linear_attn.in_proj_a"]
     }  # fmt: skip
-    with pytest.raises(SpecError, match=r"in_proj_qkv and .*in_proj_z of layer 0 have different formats"):
+    with pytest.raises(SpecError, match=r"in_proj_b and .*in_proj_a of layer 0 have different formats"):
         imported(tmp_path, config)
+
+
+@pytest.mark.parametrize(
+    ("entry", "key"),
+    [
+        ("layers.0.linear_attn.in_proj_z", "state.in_proj_z@0"),
+        ("layers.0.linear_attn.in_proj_qkv", "state.in_proj_qkv@0"),
+    ],
+)
+def test_the_gate_of_a_delta_net_may_have_a_format_of_its_own(entry: str, key: str, tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "Qwen__Qwen3.5-27B.json").read_text())
+    config["quantization_config"] = {
+        "quant_method": "fp8", "modules_to_not_convert": [f"model.language_model.{entry}"]
+    }  # fmt: skip
+    assert imported(tmp_path, config).weights == {"default": "fp8", key: "bf16"}
+
+
+def test_qwen3_next_names_projection_and_gate_as_one(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "Qwen__Qwen3-Next-80B-A3B-Instruct.json").read_text())
+    config["quantization_config"] = {
+        "quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.linear_attn.in_proj_qkvz"]
+    }  # fmt: skip
+    weights = {"default": "fp8", "state.in_proj_qkv@0": "bf16", "state.in_proj_z@0": "bf16"}
+    assert imported(tmp_path, config).weights == weights
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import gguf
 import pytest
-from gguf_families import FAMILIES, Made, deepseek, fused, sparse
-from gguf_models import dense, write
+from gguf_families import FAMILIES, Made, deepseek, fused, qwen3_next, sparse
+from gguf_models import HIDDEN, dense, write
 
 from kvplan.errors import SpecError
 from kvplan.importers.gguf import import_gguf, read_gguf
@@ -78,6 +78,36 @@ def test_one_tensor_of_queries_keys_and_values_is_in_the_name(tmp_path: Path) ->
     assert import_gguf(path).weights == "q4_k_m"
     path = write(tmp_path / "b.gguf", "phi3", *fused(), plain, "Q4_K")
     assert import_gguf(path).weights == "q4_k_s"
+
+
+def test_gated_delta_net_by_the_newer_and_the_older_rule(tmp_path: Path) -> None:
+    # q4_k_m by llama-quantize since early 2026: six bits for the last two of four attn_qkv and attn_v, as for ffn_down;
+    # before: five bits for all attn_qkv. Rows that do not divide by 256 get q5_0 for q4_k and q8_0 for q6_k.
+    rest = {"attn_output.weight": "Q4_K", "output.weight": "Q6_K", "ssm_out.weight": "Q5_0"}
+    rest |= {f"blk.{i}.ffn_down_{name}.weight": "Q8_0" for i in (2, 3) for name in ("exps", "shexp")}
+    rest |= {f"ffn_down_{name}.weight": "Q5_0" for name in ("exps", "shexp")}
+    newer = {**rest, "blk.2.attn_qkv.weight": "Q6_K", "attn_v.weight": "Q6_K"}
+    path = write(tmp_path / "a.gguf", "qwen3next", *qwen3_next(), newer, "Q4_K")
+    assert import_gguf(path).weights == "q4_k_m"
+    older = {**rest, "attn_qkv.weight": "Q5_K", "attn_v.weight": "Q6_K"}
+    path = write(tmp_path / "b.gguf", "qwen3next", *qwen3_next(), older, "Q4_K")
+    model = import_gguf(path)
+    assert model.weights == {
+        "default": "q4_k_m",
+        "state": "q4_k",
+        "state.in_proj_qkv": "q5_k",
+        "state.out_proj": "q5_0",
+    }
+    assert bytes_of(model) == sum(int(t.n_bytes) for t in gguf_tensors(path, 4))
+    # files of Qwen3-Next from 2025 have projection and gate in one ssm_in
+    k, t = qwen3_next()
+    for i in range(3):
+        rows = t.pop(f"blk.{i}.attn_qkv.weight")[0] + t.pop(f"blk.{i}.attn_gate.weight")[0]
+        t[f"blk.{i}.ssm_in.weight"] = (rows, HIDDEN)
+    path = write(tmp_path / "c.gguf", "qwen3next", k, t, {**rest, "attn_v.weight": "Q6_K"}, "Q4_K")
+    model = import_gguf(path)
+    assert model.weights == {"default": "q4_k_m", "state": "q4_k", "state.out_proj": "q5_0"}
+    assert bytes_of(model) == sum(int(t.n_bytes) for t in gguf_tensors(path, 4))
 
 
 def test_layers_that_depart_are_listed(tmp_path: Path) -> None:

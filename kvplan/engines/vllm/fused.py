@@ -24,6 +24,7 @@ LARGE, STEP, KEPT = 10 * MIB, 2 * MIB, MIB
 _FUSED = {
     **dict.fromkeys((("attention", name) for name in ("q_proj", "k_proj", "v_proj")), "attention qkv"),
     **dict.fromkeys((("attention", name) for name in ("q_a_proj", "kv_a_proj")), "attention qkv_a"),
+    **dict.fromkeys((("state", name) for name in ("in_proj_qkv", "in_proj_z")), "state in_proj_qkvz"),
     **{
         (part, name): f"{part} gate_up"
         for part in ("mlp", "experts", "shared_experts")
