@@ -23,7 +23,7 @@ from kvplan.errors import InputError, KvplanError
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.place import Place
-from kvplan.measure.observe_cpu import limited_bytes
+from kvplan.measure.observe_cpu import MMAP_THRESHOLD, limited_bytes, writable_bytes
 
 PATIENCE_S = 600  # for a child that touches all of a machine's memory
 
@@ -72,13 +72,18 @@ def slab_elements(decoder: Decoder, capacity: int) -> int:
 
 
 def _plug_heap(elements: int, place: Place) -> list[Tensor]:
-    """Slabs for the holes that earlier work left in the C library's heap: the limit counts them as taken already."""
+    """Slabs for the holes that earlier work left in the C library's heap: the limit counts them as taken already.
+
+    Slabs below the size that gets a map of its own live in the heap in any case.
+    """
     plugs: list[Tensor] = []
-    while True:
-        before = limited_bytes()
+    before = limited_bytes()
+    while elements * place.dtype.itemsize >= MMAP_THRESHOLD:
         plugs.append(torch.empty(elements, device=place.device, dtype=place.dtype))
-        if limited_bytes() > before:
-            return plugs[:-1]
+        if writable_bytes() > before:
+            plugs.pop()
+            break
+    return plugs
 
 
 def _decodes(decoder: Decoder, capacity: int, slabs: list[Tensor]) -> bool:

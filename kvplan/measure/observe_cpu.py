@@ -131,6 +131,11 @@ def _sizes(path: str) -> dict[str, int]:
 def limited_bytes() -> int:
     """What RLIMIT_DATA counts: private writable addresses, resident or not."""
     settle()
+    return writable_bytes()
+
+
+def writable_bytes() -> int:
+    """The same before anything is given back; 0 where the system does not say."""
     return _status().get("VmData", 0)
 
 

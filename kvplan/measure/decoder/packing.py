@@ -41,11 +41,12 @@ def choose_layouts(decoder: Decoder, batches: Sequence[int] = (1,), layouts: Seq
     """The fastest order for each shape of matrix with these rows of input; a single one is not tried but taken."""
     possible = [name for name in layouts if obstacle(name, decoder.place) is None]
     shapes = dict.fromkeys((linear.rows, linear.columns) for linear in _plain(decoder))
+    if len(possible) < 2:
+        return {shape: name for shape in shapes for name in possible}
     found = {}
     for shape in shapes:
         here = [name for name in possible if packed_elements(name, *shape) <= MOST_PADDED * prod(shape)]
-        if here:
-            found[shape] = here[0] if len(here) == 1 else fastest(decoder.place, shape, batches, here)
+        found[shape] = here[0] if len(here) == 1 else fastest(decoder.place, shape, batches, here)
     return found
 
 

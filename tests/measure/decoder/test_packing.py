@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hub_models import CASES, attention, dense, furthest, prompts
+from hub_models import CASES, attention, dense, furthest, prompts, spec
 
 from kvplan.measure.decoder import packing
 from kvplan.measure.decoder.build import build_decoder
@@ -13,6 +13,7 @@ from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.packing import choose_layouts, pack_linears
 from kvplan.measure.decoder.place import Place
 from kvplan.measure.observe_cpu import CpuObserver
+from kvplan.specs.layers import Layer, Mlp
 
 PLACES = {
     name: Place(torch.device("cpu"), dtype) for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
@@ -121,6 +122,16 @@ def test_a_tied_head_by_columns_stays_one_matrix():
 def test_the_fastest_order_is_taken_for_each_shape(monkeypatch, seconds, layout):
     monkeypatch.setattr(packing, "trial_seconds", lambda *_: seconds)
     assert packing.fastest(PLACES["fp32"], (64, 32), (1, 8), tuple(LAYOUTS)) == layout
+
+
+def test_matrices_that_blocks_would_swell_are_left(monkeypatch):
+    """64 columns of 512, and 512 of 512: only the second may lie in FBGEMM's order."""
+    place = machine_with("fbgemm", "bf16")
+    monkeypatch.setattr(packing, "fastest", lambda _place, _shape, _batches, names: names[-1])
+    model = spec(Layer(attention=attention(4, 2), mlp=Mlp(intermediate_size=512)), hidden_size=64)
+    chosen = choose_layouts(build_decoder(model, dtype=place.dtype), layouts=["rows", "fbgemm"])
+    assert chosen[64, 512] == "fbgemm"
+    assert chosen[1024, 64] == "rows"
 
 
 @pytest.mark.parametrize("dtype", PLACES)
