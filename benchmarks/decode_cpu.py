@@ -137,7 +137,7 @@ def run_shape(name: str, dtype: str, cases: list[Case], options: argparse.Namesp
         packing = pack_linears(ordered, choose_layouts(ordered, [batch]), batch)
         decoders = {OURS: ordered, **({OURS_PLAIN: plain} if options.plain else {})}
         for case in (case for case in cases if case.batch == batch):
-            orders = [*packing.layouts, *choose_paths(ordered, [batch], case.context)]
+            orders = [*packing.names, *choose_paths(ordered, [batch], case.context)]
             row = run_case(case, decoders, hub, llama, options.repeats)
             rows.append({**row, "orders": orders})
             show(rows[-1])

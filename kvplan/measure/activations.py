@@ -8,7 +8,8 @@ alive at its highest point; the largest phase of any layer is the peak.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from kvplan.arithmetic import ceil_div
@@ -20,6 +21,7 @@ from kvplan.units import Line
 
 FP32 = 4  # bytes
 Sum = tuple[tuple[int, str], ...]  # (coefficient, width), elements a token
+Product = Callable[..., Iterator["Phase"]]  # `_product` of a pass and a layer
 
 
 class Pass(NamedTuple):
@@ -31,7 +33,11 @@ class Pass(NamedTuple):
     value_bytes: int
     device: str  # cpu | cuda | mps
     threads: int = 1
-    fp32_products: bool = False  # matrices that take fp32 and give fp32, in a 16-bit decoder
+    fp32_products: frozenset[tuple[int, int]] | None = frozenset()  # matrices that take and give fp32; None: all
+
+    def in_fp32(self, rows: int, columns: int) -> bool:
+        """Whether this matrix of a 16-bit decoder takes fp32 and gives fp32."""
+        return self.fp32_products is None or (rows, columns) in self.fp32_products
 
     @property
     def norm_copies(self) -> int:
@@ -71,7 +77,7 @@ def activation_line(rank: Rank, p: Pass) -> Line:
     found = []
     for layer in dict.fromkeys(rank.layers):
         widths = _widths(layer, rank)
-        found += [(phase, widths) for phase in _phases(layer, rank, p)]
+        found += [(phase, widths) for phase in _phases(layer, rank, p, widths)]
     edges = {"hidden": rank.model.hidden_size, "vocabulary": rank.vocab_rows}
     found += [(phase, edges) for phase in _edges(rank, p)]
     phase, widths = max(found, key=lambda each: each[0].bytes(p, each[1]))
@@ -119,11 +125,12 @@ def _latent_widths(m: Latent) -> dict[str, int]:
     }
 
 
-def _phases(layer: Layer, rank: Rank, p: Pass) -> Iterator[Phase]:
+def _phases(layer: Layer, rank: Rank, p: Pass, widths: dict[str, int]) -> Iterator[Phase]:
+    product = partial(_product, p, widths)
     if layer.attention:
-        yield from _attention(layer, layer.attention, rank, p)
+        yield from _attention(layer, layer.attention, rank, p, product)
     if layer.latent:
-        yield from _latent(layer, layer.latent, rank, p)
+        yield from _latent(layer, layer.latent, rank, p, product)
     if not (layer.mlp or layer.moe):
         return
     # the caller's stream, what attention gave, the sum of both, the normalised sum
@@ -131,14 +138,14 @@ def _phases(layer: Layer, rank: Rank, p: Pass) -> Iterator[Phase]:
     if layer.norms:
         yield Phase("the norm before the MLP", ((held - 1 + p.norm_copies, "hidden"),))
     if layer.mlp:
-        yield from _mlp("the MLP", held, "inner", p, gated=layer.mlp.gated)
+        yield from _mlp("the MLP", held, "inner", product, gated=layer.mlp.gated)
     elif layer.moe:
-        yield from _moe(layer.moe, held, p)
+        yield from _moe(layer.moe, held, p, widths)
 
 
-def _attention(layer: Layer, a: Attention, rank: Rank, p: Pass) -> Iterator[Phase]:
+def _attention(layer: Layer, a: Attention, rank: Rank, p: Pass, product: Product) -> Iterator[Phase]:
     yield Phase("the norm before attention", ((1 + p.norm_copies, "hidden"),))
-    yield from _product("the projection of queries, keys and values", ((2, "hidden"),), (1, "projected"), "hidden", p)
+    yield from product("the projection of queries, keys and values", ((2, "hidden"),), (1, "projected"), into="hidden")
     stream: Sum = ((2, "hidden"), (1, "projected"))
     normed: Sum = ((1, "queries"), (1, "keys")) if a.qk_norm else ()
     if a.qk_norm:
@@ -166,7 +173,7 @@ def _attention(layer: Layer, a: Attention, rank: Rank, p: Pass) -> Iterator[Phas
         yield Phase("joining attention's pieces", (*stream, *normed, (2, "attended")))
     gate: Sum = ((2, "attended"),) if a.output_gate else ()
     alive = ((2, "hidden"), (1, "projected"), *normed, (1, "attended"), *gate)
-    yield from _product("the output projection", alive, (1, "hidden"), "attended", p)
+    yield from product("the output projection", alive, (1, "hidden"), into="attended")
 
 
 def _scores(a: Attention, p: Pass, block: int) -> int:
@@ -178,15 +185,15 @@ def _scores(a: Attention, p: Pass, block: int) -> int:
     return int(p.batch * a.heads * keys * (queries * 2 * FP32 + last))
 
 
-def _latent(layer: Layer, m: Latent, rank: Rank, p: Pass) -> Iterator[Phase]:
+def _latent(layer: Layer, m: Latent, rank: Rank, p: Pass, product: Product) -> Iterator[Phase]:
     """A prompt: what the cache keeps is written over its own projection; then it is expanded for all heads."""
     yield Phase("the norm before attention", ((1 + p.norm_copies, "hidden"),))
-    yield from _product("the projection to queries and latents", ((2, "hidden"),), (1, "down"), "hidden", p)
+    yield from product("the projection to queries and latents", ((2, "hidden"),), (1, "down"), into="hidden")
     alive: Sum = ((2, "hidden"), (1, "down"))
     if m.q_rank:
         yield Phase("the norm of the compressed queries", (*alive, (p.norm_copies, "compressed")))
         compressed: Sum = (*alive, (1, "compressed"))
-        yield from _product("the queries", compressed, (1, "queries"), "compressed", p)
+        yield from product("the queries", compressed, (1, "queries"), into="compressed")
         alive = (*alive, (1, "queries"))
     if rotary(layer, rank.model.rope):
         yield Phase("the rotary positions", (*alive, (4, "rotated")))
@@ -197,12 +204,12 @@ def _latent(layer: Layer, m: Latent, rank: Rank, p: Pass) -> Iterator[Phase]:
     yield Phase("attention", inside, fixed_bytes=fixed)
     if m.v_dim < m.nope_dim + m.rope_dim:
         yield Phase("cutting the values out", (*inside, (1, "attended")))
-    yield from _product("the output projection", (*alive, (1, "attended")), (1, "hidden"), "attended", p)
+    yield from product("the output projection", (*alive, (1, "attended")), (1, "hidden"), into="attended")
 
 
 def _expansion(m: Latent, alive: Sum, p: Pass) -> Iterator[Phase]:
     """Its matrix is plain: in fp32 it is converted for each prompt."""
-    if not p.fp32_products:
+    if p.fp32_products == frozenset():
         yield Phase("the keys and values", (*alive, (1, "expanded")))
         return
     wide, matrix = FP32 // p.value_bytes, FP32 * m.heads * (m.nope_dim + m.v_dim) * m.kv_rank
@@ -210,10 +217,12 @@ def _expansion(m: Latent, alive: Sum, p: Pass) -> Iterator[Phase]:
     yield Phase("the keys and values, rounded", (*alive, (wide + 1, "expanded")))
 
 
-def _product(name: str, alive: Sum, out: tuple[int, str], into: str, p: Pass) -> Iterator[Phase]:
+def _product(
+    p: Pass, widths: dict[str, int], name: str, alive: Sum, out: tuple[int, str], *, into: str
+) -> Iterator[Phase]:
     """A linear layer: its result beside what is alive; in fp32 first its input and result, then both results."""
     count, rows = out
-    if not p.fp32_products:
+    if not p.in_fp32(count * widths[rows], widths[into]):
         yield Phase(name, (*alive, out))
         return
     wide = FP32 // p.value_bytes
@@ -232,26 +241,27 @@ def _flash_scratch(group: int, v_width: int, p: Pass, queries: int) -> int:
     return p.threads * (FP32 * q_block * (kv_block + 2 + v_width) + reduced)
 
 
-def _mlp(name: str, held: int, inner: str, p: Pass, *, gated: bool) -> Iterator[Phase]:
+def _mlp(name: str, held: int, inner: str, product: Product, *, gated: bool) -> Iterator[Phase]:
     """Gate and up in one tensor, the activated gate, their product; or the inner values, activated, and the result."""
     stream = (held, "hidden")
-    yield from _product(f"{name}'s first matrix", (stream,), (2 if gated else 1, inner), "hidden", p)
+    yield from product(f"{name}'s first matrix", (stream,), (2 if gated else 1, inner), into="hidden")
     if gated:
         yield Phase(name, (stream, (4, inner)))
-    yield from _product(name, (stream, (3 if gated else 2, inner)), (1, "hidden"), inner, p)
+    yield from product(name, (stream, (3 if gated else 2, inner)), (1, "hidden"), into=inner)
 
 
-def _moe(m: Moe, held: int, p: Pass) -> Iterator[Phase]:
+def _moe(m: Moe, held: int, p: Pass, widths: dict[str, int]) -> Iterator[Phase]:
     """As if routing were even: the busiest expert's share of the tokens is `active / experts` of them."""
     yield Phase("the router", ((held, "hidden"), (1 + 2 * FP32 // p.value_bytes, "experts")))
     share = max(1, m.experts // m.active)
     rows = ceil_div(p.batch * p.tokens, share)
-    wide = FP32 // p.value_bytes + 1 if p.fp32_products else 0  # the first matrix's result in fp32, and rounded
-    inside = rows * (max(2 * wide, 4) if m.gated else max(wide, 2)) * m.intermediate_size * p.value_bytes
+    first = (2 if m.gated else 1) * m.intermediate_size
+    wide = FP32 // p.value_bytes + 1 if p.in_fp32(first, widths["hidden"]) else 0  # its result in fp32, and rounded
+    inside = rows * max(wide, 2) * first * p.value_bytes
     # the sum of the experts, and of this expert its tokens
     yield Phase("an expert", ((held + 1, "hidden"),), fixed_bytes=inside + rows * _hidden_of(m, p))
     if m.shared_size:
-        yield from _mlp("the shared expert", held + 1, "shared", p, gated=m.gated)
+        yield from _mlp("the shared expert", held + 1, "shared", partial(_product, p, widths), gated=m.gated)
 
 
 def _hidden_of(m: Moe, p: Pass) -> int:
@@ -263,7 +273,8 @@ def _edges(rank: Rank, p: Pass) -> Iterator[Phase]:
     """The head computes the logits of the last token of each session."""
     yield Phase("the final norm", ((1 + p.norm_copies, "hidden"),))
     joined = 1 if rank.tp == 1 else 1 + 2 * rank.tp  # the ranks' parts, and the whole
-    wide: Sum = ((FP32 // p.value_bytes, "vocabulary"),) if p.fp32_products else ()
+    in_fp32 = p.in_fp32(rank.vocab_rows, rank.model.hidden_size)
+    wide: Sum = ((FP32 // p.value_bytes, "vocabulary"),) if in_fp32 else ()
     yield Phase("the head", ((1, "hidden"),), ((joined, "vocabulary"), *wide))
 
 

@@ -10,7 +10,7 @@ from kvplan.engines.generic import group_lines
 from kvplan.engines.local import Local
 from kvplan.kv_formats import kv_pair
 from kvplan.measure.activations import Pass, activation_line
-from kvplan.measure.decoder.layouts import LAYOUTS, packed_elements
+from kvplan.measure.decoder.layouts import LAYOUTS, packed_elements, swells
 from kvplan.measure.decoder.rope import rotary
 from kvplan.memory.cache_groups import CacheGroup, cache_groups
 from kvplan.memory.weights import StoredTensor, stored, weight_lines
@@ -32,13 +32,9 @@ class Host(NamedTuple):
     threads: int
     slab_granule: int
     layouts: tuple[str, ...]  # that matrices may have until they have been tried, and then do have
+    fp32_products: frozenset[tuple[int, int]] | None  # 16-bit matrices that take and give fp32; None: any may
     packed: tuple[int, int] | None = None  # bytes of copies and of padding, once tried
     libraries_bytes: int = 0  # taken since by libraries for themselves, at their first use
-
-    @property
-    def fp32_products(self) -> bool:
-        """Whether 16-bit products are made in fp32 and rounded afterwards."""
-        return "fbgemm" in self.layouts
 
 
 class Ledger(NamedTuple):
@@ -146,8 +142,7 @@ def _packed(rank: Rank, host: Host, tensors: list[StoredTensor]) -> list[Line]:
 def _most_packed(rank: Rank, host: Host, tensors: list[StoredTensor]) -> tuple[int, int]:
     copies = rank.model.tied and any(LAYOUTS[name].copies for name in host.layouts)
     matrices = [t for t in tensors if t.columns > 1]
-    added = [
-        max(packed_elements(name, t.rows, t.columns) for name in host.layouts) - t.rows * t.columns for t in matrices
-    ]
-    padding = sum(t.times * each for t, each in zip(matrices, added, strict=True)) * host.value_bytes
+    orders = [(t, name) for t in matrices for name in host.layouts if not swells(name, t.rows, t.columns)]
+    largest = {t: max(packed_elements(name, t.rows, t.columns) for each, name in orders if each == t) for t in matrices}
+    padding = sum(t.times * (most - t.rows * t.columns) for t, most in largest.items()) * host.value_bytes
     return rank.vocab_rows * rank.model.hidden_size * host.value_bytes if copies else 0, padding

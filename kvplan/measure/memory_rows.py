@@ -33,7 +33,7 @@ class Loaded:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger  # what is predicted, once more when it is known how the matrices lie
         self.decoder: Decoder | None = None
-        self.packing = Packing(("rows",))
+        self.packing = Packing({})
         self.libraries_bytes = 0  # what their first use took
         self.peak_parts: dict[str, tuple[int, int]] = {}  # name -> predicted, observed
 

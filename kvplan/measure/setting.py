@@ -63,8 +63,12 @@ class Setting(NamedTuple):
 
     def ledger_with(self, packing: Packing, libraries_bytes: int) -> Ledger:
         """The prediction once it is known in which order the matrices lie, and what libraries took for themselves."""
-        packed = (packing.copied_bytes, packing.padding_bytes)
-        host = self.ledger.host._replace(layouts=packing.layouts, packed=packed, libraries_bytes=libraries_bytes)
+        host = self.ledger.host._replace(
+            layouts=packing.names,
+            fp32_products=frozenset(shape for shape, name in packing.layouts.items() if name == "fbgemm"),
+            packed=(packing.copied_bytes, packing.padding_bytes),
+            libraries_bytes=libraries_bytes,
+        )
         return _ledger(self.rank, host=host, context=self.ledger.context, tokens=self.prompt, batch=1)
 
 
@@ -103,6 +107,7 @@ def settle_on(
 
 def _host(observer: Observer, total: Total, dtype: str) -> Host:
     place = Place(observer.device, DTYPES[dtype])
+    layouts = tuple(name for name in LAYOUTS if obstacle(name, place) is None)
     return Host(
         memory_bytes=total.bytes,
         baseline_bytes=total.baseline_bytes,
@@ -112,7 +117,8 @@ def _host(observer: Observer, total: Total, dtype: str) -> Host:
         value_bytes=VALUE_BYTES[dtype],
         threads=torch.get_num_threads(),
         slab_granule=observer.slab_granule,
-        layouts=tuple(name for name in LAYOUTS if obstacle(name, place) is None),
+        layouts=layouts,
+        fp32_products=None if "fbgemm" in layouts else frozenset(),
     )
 
 

@@ -22,6 +22,7 @@ from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.place import Place
 
 FP16_STEP = 2.0**-25  # half the distance of the smallest fp16 numbers
+MOST_PADDED = 1.5  # times the matrix
 FBGEMM_ROWS, FBGEMM_COLUMNS = 16, 512  # of a block (fbgemm/FbgemmPackMatrixB.h); a matrix has whole blocks
 
 
@@ -82,6 +83,11 @@ def packed_elements(layout: str, rows: int, columns: int) -> int:
         blocks = ceil_div(rows, FBGEMM_ROWS) * ceil_div(columns, FBGEMM_COLUMNS)
         return int(blocks * FBGEMM_ROWS * FBGEMM_COLUMNS)
     return rows * columns
+
+
+def swells(layout: str, rows: int, columns: int) -> bool:
+    """Whether the matrix would take so much more that it no longer shows the model's size."""
+    return packed_elements(layout, rows, columns) > MOST_PADDED * rows * columns
 
 
 def obstacle(layout: str, place: Place) -> str | None:

@@ -16,25 +16,29 @@ from torch import Tensor
 
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.latent import Expansion
-from kvplan.measure.decoder.layouts import LAYOUTS, filled, obstacle, packed_elements
+from kvplan.measure.decoder.layouts import LAYOUTS, filled, obstacle, packed_elements, swells
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.place import Place
 
 TRIAL_BYTES = 64 * 2**20  # beyond the caches of most CPUs
 TRIAL_COPIES, TRIAL_ROUNDS = 64, 6  # of small matrices so many that they are beyond the caches too
-MOST_PADDED = 1.5  # times the matrix: beyond, what is taken is no longer the model's size
 WORTH = 0.95  # rows stay rows unless another order takes less than this share of their time
+
+
+Layouts = dict[tuple[int, int], str]  # by rows and columns of the matrices
 
 
 class Packing(NamedTuple):
     """What was done, and what it takes beside the plain matrices."""
 
-    layouts: tuple[str, ...]
+    layouts: Layouts
     copied_bytes: int = 0  # a tied head in a library's order, besides the embedding's table
     padding_bytes: int = 0  # to whole blocks
 
-
-Layouts = dict[tuple[int, int], str]  # by rows and columns of the matrices
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The orders that were taken."""
+        return tuple(sorted(set(self.layouts.values()))) or ("rows",)
 
 
 def choose_layouts(decoder: Decoder, batches: Sequence[int] = (1,), layouts: Sequence[str] = tuple(LAYOUTS)) -> Layouts:
@@ -45,7 +49,7 @@ def choose_layouts(decoder: Decoder, batches: Sequence[int] = (1,), layouts: Seq
         return {shape: name for shape in shapes for name in possible}
     found = {}
     for shape in shapes:
-        here = [name for name in possible if packed_elements(name, *shape) <= MOST_PADDED * prod(shape)]
+        here = [name for name in possible if not swells(name, *shape)]
         found[shape] = here[0] if len(here) == 1 else fastest(decoder.place, shape, batches, here)
     return found
 
@@ -69,7 +73,7 @@ def pack_linears(decoder: Decoder, layouts: Layouts, batch: int = 1) -> Packing:
         copied = decoder.embedding.nbytes
     elif tied is not None:
         decoder.embedding = tied.weight
-    return Packing(tuple(sorted(set(layouts.values()))) or ("rows",), copied, padding)
+    return Packing(layouts, copied, padding)
 
 
 def _plain(decoder: Decoder) -> list[Linear]:

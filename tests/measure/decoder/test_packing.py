@@ -35,7 +35,7 @@ def test_another_order_gives_the_same_logits(name, dtype, layout):
     place = machine_with(layout, dtype)
     plain, arranged = (build_decoder(CASES[name].model, dtype=place.dtype, seed=1) for _ in range(2))
     chosen = choose_layouts(arranged, layouts=[layout])
-    assert pack_linears(arranged, chosen).layouts == (layout,)
+    assert pack_linears(arranged, chosen).names == (layout,)
     assert set(chosen) == {(m.rows, m.columns) for m in plain.modules() if isinstance(m, Linear)}
     for tokens in (prompts(1, 1), prompts(2, 9)):
         assert furthest(arranged(tokens), plain(tokens)) <= TOLERANCE[dtype]
@@ -153,7 +153,7 @@ def test_without_the_operators_nothing_changes(monkeypatch):
     monkeypatch.setattr(torch.ops, "mkldnn", object())
     decoder = build_decoder(dense(attention(4, 2)))
     before = decoder(prompts(1, 4))
-    assert pack_linears(decoder, choose_layouts(decoder, layouts=["onednn"])).layouts == ("rows",)
+    assert pack_linears(decoder, choose_layouts(decoder, layouts=["onednn"])).names == ("rows",)
     assert obstacle("onednn", PLACES["fp32"]) == f"PyTorch {torch.__version__} does not have it"
     assert torch.equal(decoder(prompts(1, 4)), before)
 
