@@ -188,7 +188,7 @@ def conditions(note: str) -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": cpu_name(),
-        "system": platform.platform(),
+        "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: version_of(name) for name in PACKAGES},
         "copy_bytes_per_s": _copy_rate(),

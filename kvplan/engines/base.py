@@ -34,6 +34,7 @@ class EngineOptions(Record):
     state_dtype: str | None = None
     max_model_len: int
     memory_fraction: float = 1.0
+    own_fraction: bool = False  # the fraction is the engine's own, not the user's
     max_seqs: int | None = None
     max_batched_tokens: int | None = None
     block_size: int | None = None
@@ -86,10 +87,12 @@ class Engine(Protocol):
     memory_fraction: float  # requested by default
     unused: tuple[str, ...]  # options this engine's rules do not look at
     seqs_in_budget: bool  # whether max_seqs changes what is left for the cache
-    length_in_budget: bool  # whether max_model_len does
 
     def defaults(self, gpu: GpuSpec | None) -> Defaults:
         """What the engine takes where the user says nothing."""
+
+    def length_in_budget(self, flags: Mapping[str, Any]) -> bool:
+        """Whether max_model_len changes what is left for the cache, with these choices of the engine's own."""
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
         """Memory of the GPU that the rules start from, and which of its figures that is."""
@@ -105,6 +108,11 @@ class Engine(Protocol):
 
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """How each stage's pool is handed out; raises InputError for a kind of cache the engine does not support."""
+
+    def other_plans(
+        self, model: ModelSpec, stages: list[list[CacheGroup]], options: EngineOptions
+    ) -> list[list[CachePlan]]:
+        """What `reserve` might give as well where not all is known of the server; the band covers these too."""
 
     def session_lines(
         self, plan: CachePlan, own: list[CacheGroup], draft: list[CacheGroup], options: EngineOptions, context: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import floor
 from typing import Any
 
@@ -25,11 +25,14 @@ class Generic:
     memory_fraction: float = 0.90  # what serving engines took by default up to 2026
     unused: tuple[str, ...] = ("max_batched_tokens", "eager", "flags")
     seqs_in_budget = False
-    length_in_budget = False
 
     def defaults(self, gpu: GpuSpec | None) -> Defaults:  # noqa: ARG002 - the protocol's
         """The fraction; nothing else is limited."""
         return Defaults(self.memory_fraction)
+
+    def length_in_budget(self, flags: Mapping[str, Any]) -> bool:  # noqa: ARG002 - the protocol's
+        """Never."""
+        return False
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
         """What the runtime offers a process, else what the driver reports, else the name."""
@@ -62,6 +65,15 @@ class Generic:
     def reserve(self, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         """Live bytes, or whole blocks where a block size is given; a unit is one byte."""
         return [byte_plan(groups, options, options.block_size or 1) for groups in stages]
+
+    def other_plans(
+        self,
+        model: ModelSpec,  # noqa: ARG002 - the protocol's
+        stages: list[list[CacheGroup]],  # noqa: ARG002
+        options: EngineOptions,  # noqa: ARG002
+    ) -> list[list[CachePlan]]:
+        """None: these rules are all there is."""
+        return []
 
     def session_lines(
         self,

@@ -46,15 +46,24 @@ def choose_paths(
 ) -> tuple[str, ...]:
     """Give every plain attention layer its fastest form at this context, all batches alike; which ones were taken."""
     chosen: dict[Kind, str] = {}
-    for attention in (block.attention for block in decoder.layers):
-        if not isinstance(attention, Attention) or attention.shape.sinks:
-            continue
-        a = attention
+    for a in _plain(decoder):
         kind = Kind(a.kv_heads, a.heads // a.kv_heads, a.head_dim, a.v_head_dim, a.kept.slots(context))
         if kind not in chosen:
             chosen[kind] = fastest(kind, batches, decoder.place, synchronize)
-        attention.decode = DECODE_PATHS[chosen[kind]]
+        a.decode = DECODE_PATHS[chosen[kind]]
     return tuple(sorted(set(chosen.values())))
+
+
+def use_path(decoder: Decoder, name: str) -> None:
+    """Give every plain attention layer this form."""
+    for attention in _plain(decoder):
+        attention.decode = DECODE_PATHS[name]
+
+
+def _plain(decoder: Decoder) -> list[Attention]:
+    """Layers without sinks or latents, whose forms are their own."""
+    found = [block.attention for block in decoder.layers]
+    return [each for each in found if isinstance(each, Attention) and not each.shape.sinks]
 
 
 def fastest(kind: Kind, batches: Sequence[int], place: Place, synchronize: Callable[[], None]) -> str:

@@ -78,7 +78,7 @@ def _plug_heap(elements: int, place: Place) -> list[Tensor]:
     """
     plugs: list[Tensor] = []
     before = limited_bytes()
-    while elements * place.dtype.itemsize >= MMAP_THRESHOLD:
+    while before and elements * place.dtype.itemsize >= MMAP_THRESHOLD:
         plugs.append(torch.empty(elements, device=place.device, dtype=place.dtype))
         if writable_bytes() > before:
             plugs.pop()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kvplan.measure.decode_path import FIRST, use_path
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.rows import FORMULA, Row, row
@@ -65,6 +66,7 @@ def _attention(args: Any, kwargs: dict[str, Any]) -> int:
 
 def naive_rows(s: Setting, decoder: Decoder) -> Iterator[Row]:
     """Operations and seconds of both ways at each length, and the powers of n with which they grew."""
+    use_path(decoder, FIRST)  # the kernel whose operations are counted
     found: dict[tuple[str, int], Counted] = {}
     predicted: dict[tuple[str, int], Operations] = {}
     lengths: list[int] = []
@@ -128,6 +130,8 @@ def _powers(lengths: list[int], predicted: Any, found: dict[tuple[str, int], Cou
     low, high = lengths[-2:]
     for way in ("naive", "cached"):
         first, last = found[way, low], found[way, high]
+        if not first.attention:
+            continue  # attention in products that do not tell it apart
         power = log(predicted[way, high].attention / predicted[way, low].attention) / log(high / low)
         counted = log(last.attention / first.attention) / log(high / low)
         note = f"between {low} and {high} tokens"

@@ -10,9 +10,9 @@ from kvplan.arithmetic import MAX_UNITS, NO_LIMIT
 from kvplan.engines.base import Budget
 from kvplan.errors import InputError
 from kvplan.memory.parameters import active_parameters, parameters
-from kvplan.planning.figures import LIMITS, Figures, Numbers, figures, shortfall_bytes
+from kvplan.planning.figures import LIMITS, Figures, Numbers, ends, figures, shortfall_bytes
 from kvplan.planning.scenario import Scenario, make_scenario
-from kvplan.planning.structure import Stage, budget_of, kv_bytes_of, stages_of
+from kvplan.planning.structure import Stage, budgets_of, kv_budgets_of, stages_of
 from kvplan.records import Record
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.model import ModelSpec
@@ -144,11 +144,11 @@ def estimate(model: str | Path | ModelSpec, gpu: str | GpuSpec | None = None, **
 def estimate_scenario(scenario: Scenario) -> Estimate:
     """The estimate of a checked scenario."""
     stages = stages_of(scenario)
-    budgets = tuple(budget_of(scenario, stage) for stage in stages)
-    pools = zip(stages, budgets, strict=True)
-    kv_budgets = [checked_bytes(kv_bytes_of(scenario, stage, budget)) for stage, budget in pools]
+    budgets = budgets_of(scenario, stages)
+    kv_budgets = [checked_bytes(size) for size in kv_budgets_of(scenario, stages, budgets)]
     asked = numbers(scenario)
-    low, high = (figures(stages, ends, asked) if ends else None for ends in kv_ends(budgets))
+    least, most = kv_ends(budgets)
+    low, high = ends(stages, least, most, asked) if least and most else (None, None)
     found = figures(stages, kv_budgets, asked)
     return Estimate(scenario=scenario, stages=stages, budgets=budgets, figures=found, kv_low=low, kv_high=high)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 from kvplan.arithmetic import (
@@ -24,6 +24,7 @@ from kvplan.planning.structure import Stage
 from kvplan.units import MAX_TOKENS
 
 LIMITS = ("weights", "context", "max_seqs", "state", "kv")  # what keeps the next session out
+BANDED = ("kv_budget_bytes", "kv_tokens", "max_sessions")  # figures whose lowest and highest are told
 WEIGHTS, CONTEXT, MAX_SEQS, STATE, KV = range(len(LIMITS))
 
 
@@ -86,6 +87,23 @@ def figures(
             *(old if new is old else select(takes, new, old) for new, old in zip(other, found, strict=True))
         )
     return _of_deployment(found, deciding, longest, asked)
+
+
+def ends(
+    stages: Sequence[Stage],
+    least: Sequence[Number],
+    most: Sequence[Number],
+    asked: Numbers,
+    longest: Number | None = None,
+) -> tuple[Figures, Figures]:
+    """The lowest and the highest figures between these budgets, under every plan that the engine might have."""
+    variants = [stages] + [
+        [stage._replace(plan=stage.others[index]) for stage in stages] for index in range(len(stages[0].others))
+    ]
+    low, high = ([figures(each, budgets, asked, longest) for each in variants] for budgets in (least, most))
+    lowest = {name: reduce(at_most, [getattr(each, name) for each in low]) for name in BANDED}
+    highest = {name: -reduce(at_most, [-getattr(each, name) for each in high]) for name in BANDED}
+    return low[0]._replace(**lowest), high[0]._replace(**highest)
 
 
 def _of_stage(stage: Stage, kv_budget_bytes: Number, asked: Numbers, taken: dict[CachePlan, Number]) -> _OfStage:

@@ -15,12 +15,12 @@ from kvplan.errors import InputError
 from kvplan.loading import load_model
 from kvplan.planning.axes import BUDGET, NUMBERS, OPTIONS, STRUCTURE, parse_axis
 from kvplan.planning.estimate import checked_bytes, kv_ends
-from kvplan.planning.figures import Numbers, figures, longest_alone
+from kvplan.planning.figures import Numbers, ends, figures, longest_alone
 from kvplan.planning.grid_columns import column_types, refused_inputs, told_apart
 from kvplan.planning.grid_numbers import Asked, NumberAxes
 from kvplan.planning.row import Labels, band, constants, results
 from kvplan.planning.scenario import Scenario, check_lengths, make_scenario
-from kvplan.planning.structure import Stage, budget_of, kv_bytes_of, stages_of
+from kvplan.planning.structure import Stage, budgets_of, kv_budgets_of, stages_of
 from kvplan.specs.gpu_lookup import GpuChoice, parse_gpu
 from kvplan.specs.model import ModelSpec
 from kvplan.units import MAX_TOKENS
@@ -130,7 +130,7 @@ class _Combination(NamedTuple):
 
     scenario: Scenario
     stages: tuple[Stage, ...]
-    budgets: list[Budget | None]
+    budgets: tuple[Budget | None, ...]
     kv_budgets: list[int]
     longest: int  # conversation
     constants: dict[str, Any]
@@ -150,9 +150,8 @@ def _combination(
             gpu = choose(gpu).gpu
         scenario = make_scenario(**{**options, "model": model, "gpu": gpu, "context": context})
         stages = stages_of(scenario)
-        budgets = [budget_of(scenario, stage) for stage in stages]
-        pools = zip(stages, budgets, strict=True)
-        kv_budgets = [checked_bytes(kv_bytes_of(scenario, stage, budget)) for stage, budget in pools]
+        budgets = budgets_of(scenario, stages)
+        kv_budgets = [checked_bytes(size) for size in kv_budgets_of(scenario, stages, budgets)]
     except InputError as error:
         return error
     longest = longest_alone(stages, kv_budgets, scenario.shared_prefix)
@@ -178,11 +177,9 @@ def _figured(options: Mapping[str, Any], found: _Combination | InputError, asked
     )
     of_rows = figures(found.stages, found.kv_budgets, numbers, found.longest)
     figured = results(found.stages, found.budgets, of_rows)
-    low, high = (
-        figures(found.stages, ends, numbers, found.longest) if ends else None for ends in kv_ends(found.budgets)
-    )
-    if low and high:
-        figured |= band(found.budgets, of_rows, low, high)
+    least, most = kv_ends(found.budgets)
+    if least and most:
+        figured |= band(found.budgets, of_rows, *ends(found.stages, least, most, numbers, found.longest))
     made = {id(value): _column(asked, value) for value in figured.values()}  # some are the same figure twice
     columns = {name: made[id(value)] for name, value in figured.items()}
     return {**found.constants, **columns, **given, "error": None}
@@ -222,7 +219,8 @@ def _numbers_in_budget(axes: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     for name, version in product(axes.get("engine", ("generic",)), axes.get("engine_version", (None,))):
         with suppress(InputError):  # its rows will say what is wrong with it
             engines.append(load_engine(name, version))
-    if "max_model_len" not in axes and any(engine.length_in_budget for engine in engines):
+    flags = [each or {} for each in axes.get("flags", (None,))]
+    if "max_model_len" not in axes and any(engine.length_in_budget(each) for engine in engines for each in flags):
         return NUMBERS
     return ("max_seqs",) if "max_seqs" in axes and any(engine.seqs_in_budget for engine in engines) else ()
 

@@ -53,13 +53,14 @@ def _start_notes(e: Estimate) -> list[str]:
 
 def _pool_notes(e: Estimate) -> list[str]:
     """A number of blocks in place of what the memory leaves, which an engine takes without looking at the memory."""
-    plan, budget = e.stage.plan, e.budget
-    if plan.units is None:
+    units = e.stage.plan.units
+    if units is None:
         return []
-    found = [f"the cache has the {plan.units:,} blocks that were given, whatever the memory leaves"]
-    left = budget.unrequested.terms["left_for_the_cache"] if budget else e.kv_budget_bytes
-    if e.kv_budget_bytes > left:
-        more = human_bytes(int(e.kv_budget_bytes - left))
+    found = [f"the cache has the {units:,} blocks that were given, whatever the memory leaves"]
+    given = [b for b in e.budgets if b and "left_for_the_cache" in b.unrequested.terms]
+    over = max((b.kv.bytes - int(b.unrequested.terms["left_for_the_cache"]) for b in given), default=0)
+    if over > 0:
+        more = human_bytes(over)
         found.append(f"they take {more} more than the requested memory leaves: the server may run out of memory")
     return found
 

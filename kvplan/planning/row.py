@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvplan.arithmetic import NO_LIMIT, pick
 from kvplan.engines.base import Budget
 from kvplan.memory.parameters import active_parameters, parameters
-from kvplan.planning.figures import LIMITS, Figures
+from kvplan.planning.figures import BANDED, LIMITS, Figures
 from kvplan.planning.scenario import Scenario
-from kvplan.planning.structure import Stage, kv_bytes_of
+from kvplan.planning.structure import Stage, kv_budgets_of
 
 if TYPE_CHECKING:
     from kvplan.planning.estimate import Estimate
@@ -26,7 +26,7 @@ class Labels(NamedTuple):
     texts: tuple[str, ...]
 
 
-BANDED = ("overhead_bytes", "kv_budget_bytes", "kv_tokens", "max_sessions")  # rows say how low and high they may be
+WITH_ENDS = ("overhead_bytes", *BANDED)  # rows say how low and high they may be
 KEYS = (
     "model", "gpu", "gpus", "engine", "engine_version", "checked", "context_tokens", "max_model_len", "weight_scheme",
     "kv_dtype", "kv_heads", "tensor_parallel", "pipeline_parallel", "data_parallel", "memory_fraction", "max_seqs",
@@ -34,7 +34,7 @@ KEYS = (
     "weights_bytes", "overhead_bytes", "kv_budget_bytes", "unrequested_bytes",
     "kv_bytes_per_token", "kv_bytes_per_session", "kv_bytes_per_session_logical",
     "parameters", "active_parameters", "kv_tokens", "max_sessions", "max_context_tokens", "model_max_context", "fits",
-    "limited_by", *(f"{name}_{end}" for name in BANDED for end in ("low", "high")),
+    "limited_by", *(f"{name}_{end}" for name in WITH_ENDS for end in ("low", "high")),
 )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def row(e: Estimate) -> dict[str, Any]:
 def detail(e: Estimate) -> dict[str, Any]:
     """The engine's own figures of this scenario."""
     s = e.scenario
-    kv_budgets = [kv_bytes_of(s, stage, budget) for stage, budget in zip(e.stages, e.budgets, strict=True)]
+    kv_budgets = kv_budgets_of(s, e.stages, e.budgets)
     return s.engine.detail([stage.plan for stage in e.stages], kv_budgets, s.engine_options, s.own_tokens)
 
 
@@ -62,7 +62,7 @@ def band(budgets: Sequence[Budget | None], f: Figures, low: Figures, high: Figur
     most = [sum(ln.bytes if ln.high is None else ln.high for ln in lines) for lines in overhead]
     found = {"overhead_bytes_low": pick(least, f.stage), "overhead_bytes_high": pick(most, f.stage)}
     for end, figures in (("low", low), ("high", high)):
-        for name in BANDED[1:]:
+        for name in BANDED:
             found[f"{name}_{end}"] = getattr(figures, name)
     return found
 

@@ -80,6 +80,7 @@ class Scenario(Record):
             pp=self.pp,
             extras=self.extras,
             flags=self.flags,
+            own_fraction=self.memory_fraction is None,
             **{name: defaults[name] if value is None else value for name, value in given.items()},
         )
 

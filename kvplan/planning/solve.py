@@ -12,7 +12,7 @@ from kvplan.errors import InputError
 from kvplan.planning.estimate import Estimate, estimate_scenario, numbers
 from kvplan.planning.figures import figures
 from kvplan.planning.scenario import DEFAULT_CONTEXT, Scenario, make_scenario
-from kvplan.planning.structure import kv_bytes_of
+from kvplan.planning.structure import kv_budgets_of
 from kvplan.records import Record
 from kvplan.specs.gpu import GpuSpec
 from kvplan.specs.model import ModelSpec
@@ -70,8 +70,7 @@ def solve_context(model: str | Path | ModelSpec, gpu: str | GpuSpec | None = Non
 def _longest(shortest: Estimate, at: Callable[[int], Estimate], ceiling: int) -> int:
     """The last context that fits, on the structure of the shortest where that is the same at every context."""
     s = shortest.scenario
-    pools = zip(shortest.stages, shortest.budgets, strict=True)
-    kv_budgets = [kv_bytes_of(s, stage, budget) for stage, budget in pools]
+    kv_budgets = kv_budgets_of(s, shortest.stages, shortest.budgets)
 
     def fits(context: int) -> bool:
         asked = numbers(s)._replace(own_tokens=context - s.shared_prefix)

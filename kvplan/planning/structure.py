@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from kvplan.engines.base import Budget, CachePlan, Held
 from kvplan.engines.generic import byte_plan
@@ -13,7 +14,7 @@ from kvplan.memory.weights import StoredTensor, extra_lines, stored, weight_line
 from kvplan.planning.scenario import Scenario
 from kvplan.schemes import scheme
 from kvplan.sharding import Rank, shard
-from kvplan.units import Line, human_bytes
+from kvplan.units import Line
 
 
 class Stage(NamedTuple):
@@ -27,6 +28,7 @@ class Stage(NamedTuple):
     overhead: list[Line]  # what the user set aside; the engine's own is in the budget
     plan: CachePlan  # what the engine charges a session
     live: CachePlan  # the bytes in use, without blocks
+    others: tuple[CachePlan, ...] = ()  # what the engine might charge as well, where not all is known of the server
 
     @property
     def weights_bytes(self) -> int:
@@ -51,14 +53,44 @@ def stages_of(scenario: Scenario) -> tuple[Stage, ...]:
             f"{scenario.model.name} leaves nothing in the cache of some GPU, so nothing limits its sessions"
         )
     plans = scenario.engine.reserve(groups, scenario.engine_options)
-    return tuple(
+    found = tuple(
         _stage(scenario, rank, draft if rank.holds_head else None, plan, (mine, drafts))
         for rank, plan, mine, drafts in zip(ranks, plans, own, drafted, strict=True)
     )
+    others = _others(plans, scenario.engine.other_plans(scenario.model, groups, scenario.engine_options))
+    return tuple(stage._replace(others=tuple(each)) for stage, each in zip(found, others, strict=True))
 
 
-def budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
-    """How the memory of the stage's GPU is divided; None where the KV memory was given."""
+def _others(plans: list[CachePlan], possible: list[list[CachePlan]]) -> list[list[CachePlan]]:
+    """By stage the plans that charge otherwise, each once."""
+
+    def charged(each: list[CachePlan]) -> tuple[Any, ...]:
+        return tuple((plan.unit_bytes, plan.charges, plan.fixed) for plan in each)
+
+    distinct = {charged(each): each for each in possible if charged(each) != charged(plans)}
+    return [[each[index] for each in distinct.values()] for index in range(len(plans))]
+
+
+def budgets_of(scenario: Scenario, stages: Sequence[Stage]) -> tuple[Budget | None, ...]:
+    """How the memory of every stage's GPU is divided; None where the KV memory was given.
+
+    Raises InputError when a given number of blocks is more than some GPU has room for.
+    """
+    found = [_budget_of(scenario, stage) for stage in stages]
+    pools = [(stage.plan, budget) for stage, budget in zip(stages, found, strict=True) if budget]
+    room = [(b.unrequested.bytes + b.kv.bytes) // plan.unit_bytes for plan, b in pools if plan.units is not None]
+    asked = stages[0].plan.units
+    if room and asked is not None and 0 <= min(room) < asked:
+        raise InputError(f"{asked:,} blocks are more than fit beside weights and overhead: at most {min(room):,}")
+    return tuple(found)
+
+
+def kv_budgets_of(scenario: Scenario, stages: Sequence[Stage], budgets: Sequence[Budget | None]) -> list[int]:
+    """Memory of every stage's pool."""
+    return [_kv_bytes_of(scenario, stage, budget) for stage, budget in zip(stages, budgets, strict=True)]
+
+
+def _budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
     if scenario.kv_budget is not None or scenario.gpu is None:
         return None
     memory, _ = scenario.engine.memory_bytes(scenario.gpu)
@@ -67,8 +99,7 @@ def budget_of(scenario: Scenario, stage: Stage) -> Budget | None:
     return found if stage.plan.units is None else _with_given_pool(found, stage.plan)
 
 
-def kv_bytes_of(scenario: Scenario, stage: Stage, budget: Budget | None) -> int:
-    """Memory of the stage's pool; beside a budget, what was given for it."""
+def _kv_bytes_of(scenario: Scenario, stage: Stage, budget: Budget | None) -> int:
     if budget:
         return budget.kv.bytes
     return scenario.kv_budget or 0 if stage.plan.given_bytes is None else stage.plan.given_bytes
@@ -80,18 +111,14 @@ def _with_given_pool(budget: Budget, plan: CachePlan) -> Budget:
     size = plan.given_bytes or 0
     kv = Line("kv_budget", size, "blocks * block_bytes", terms, "the number of blocks that was given")
     rest: dict[str, int | float] = {
-        "unrequested": budget.unrequested.bytes,
+        "not_requested": budget.unrequested.bytes,
         "left_for_the_cache": budget.kv.bytes,
         "kv_budget_bytes": size,
     }
-    free = budget.unrequested.bytes + budget.kv.bytes - size
-    if free < 0:
-        most = max(0, free + size) // plan.unit_bytes
-        raise InputError(
-            f"{plan.units:,} blocks take {human_bytes(size)}, {human_bytes(-free)} more than the GPU has beside weights"
-            f" and overhead; at most {most:,} fit"
-        )
-    formula = "unrequested + left_for_the_cache - kv_budget_bytes"
+    room = budget.unrequested.bytes + budget.kv.bytes
+    if room < 0:
+        return budget  # not even the weights fit
+    free, formula = room - size, "not_requested + left_for_the_cache - kv_budget_bytes"
     return budget._replace(kv=kv, unrequested=Line("unrequested", free, formula, rest, budget.unrequested.source))
 
 

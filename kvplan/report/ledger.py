@@ -69,13 +69,20 @@ def _session_title(row: Row) -> str:
     return "One conversation, fullest card" if row["pipeline_parallel"] > 1 else "One conversation, each card"
 
 
+def _rest(row: Row) -> str:
+    """What the rest of the memory is."""
+    if any("left_for_the_cache" in line["terms"] for line in row["ledger"]):
+        return "free beside the given blocks"
+    fraction = row["memory_fraction"]
+    return "not requested" if fraction is None else f"not requested (fraction {exact(fraction)})"
+
+
 def _card(row: Row) -> list[Entry | None]:
     """Weights and their sum, overhead, cache, the rest, and the memory that they add up to."""
     memory = row["gpu_memory_bytes"]
     lines = row["ledger"]
     budget = row["kv_budget_bytes"]
     missing = budget < 0
-    fraction = f" (fraction {exact(row['memory_fraction'])})" if row["memory_fraction"] is not None else ""
     parts: list[Entry | None] = [
         *_entries(_under(lines, "weights/"), memory),
         RULE,
@@ -89,7 +96,7 @@ def _card(row: Row) -> list[Entry | None]:
             row.get("kv_budget_bytes_low"),
             row.get("kv_budget_bytes_high"),
         ),
-        Entry(f"not requested{fraction}", row["unrequested_bytes"], _share(row["unrequested_bytes"], memory)),
+        Entry(_rest(row), row["unrequested_bytes"], _share(row["unrequested_bytes"], memory)),
         RULE,
         Entry(f"GPU memory ({row['gpu_memory_source']})", memory, _share(memory, memory), "bold"),
     ]

@@ -82,7 +82,7 @@ def test_more_than_the_requested_share_leaves_is_said_and_more_than_the_card_has
     assert any("more than the requested" in note for note in given("opt-125m", "h100-sxm", most + 1).notes)
     free = (plain.kv_budget_bytes + plain.budget.unrequested.bytes) // 589_824
     assert given("opt-125m", "h100-sxm", free).budget.unrequested.bytes < 589_824
-    with pytest.raises(InputError, match=rf"1,000,000 blocks take 549\.32 GiB, .* at most {free:,} fit"):
+    with pytest.raises(InputError, match=rf"1,000,000 blocks are more than fit .*: at most {free:,}"):
         given("opt-125m", "h100-sxm", 1_000_000)
 
 
@@ -93,6 +93,26 @@ def test_the_check_of_the_longest_request_looks_at_it_from_0_21_on():
         for version in ("0.20", "0.21")
     }
     assert starts == {"0.20": True, "0.21": False}
+
+
+def test_of_several_stages_the_tightest_counts():
+    """One Llama-3.1-8B on two L4 of 22 GiB: the last stage has the head beside its 16 layers, so less is left there."""
+    options = {"engine_version": "0.20", "context": "1k", "pp": 2}
+    plain = estimate("llama-3.1-8b", "l4", **{**SHARED, **options})
+    block = 16 * 16 * 2 * 8 * 128 * 2  # tokens, layers of a stage, keys and values, heads, width, bytes
+    left, room = ([getattr(b, n).bytes for b in plain.budgets] for n in ("kv", "unrequested"))
+    most = min(a + b for a, b in zip(left, room, strict=True)) // block
+    assert given("llama-3.1-8b", "l4", most, **options).budget.unrequested.bytes >= 0
+    with pytest.raises(InputError, match=f"at most {most:,}"):
+        given("llama-3.1-8b", "l4", most + 1, **options)
+    over = given("llama-3.1-8b", "l4", min(left) // block + 1, **options)
+    assert any("more than the requested memory leaves" in note for note in over.notes)
+
+
+def test_blocks_beside_weights_that_do_not_fit():
+    """70.55 billion parameters in 16 bit are 131.4 GiB: that is what is said, not how many blocks there is room for."""
+    found = given("llama-3.3-70b", "l4", 10)
+    assert (found.fits, found.limited_by) == (False, "weights")
 
 
 def test_0_8_ignores_it():

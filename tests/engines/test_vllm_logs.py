@@ -59,7 +59,10 @@ def test_bands_hold_and_are_narrow():
 
 
 def test_an_unknown_version_widens_the_band():
-    known, unknown = (estimate("llama-3.1-8b", "h100-sxm", engine="vllm", engine_version=v) for v in ("0.19", None))
+    known, unknown = (
+        estimate("llama-3.1-8b", "h100-sxm", engine="vllm", engine_version=v, memory_fraction=0.9)
+        for v in ("0.19", None)
+    )
     share = [
         (e.budget.kv.high - e.budget.kv.low) / (e.budget.kv.terms["gpu_memory_bytes"] * 0.9) for e in (known, unknown)
     ]

@@ -114,3 +114,22 @@ def test_a_start_on_four_h100_in_july_2026_is_inside_the_band():
     assert lines["overhead/non_torch"].low <= 0.6 * GIB
     assert lines["overhead/cuda_graphs"].low == 0
     assert found.budget.kv.low <= 63.25 * GIB <= found.budget.kv.high
+
+
+@pytest.mark.parametrize(
+    ("model", "context"),
+    [
+        ("gemma-3-12b", 32768),  # windows charged in groups of their own since 0.10, for two steps since 0.26
+        ("mistral-7b-v0.1", 32768),
+        ("qwen3.5-9b", 4096),  # states kept with prefix caching since 0.25
+        ("granite-4.0-h-small", 4096),
+        ("llama-3.1-8b", 8192),
+    ],
+)
+def test_sessions_of_every_version_are_inside(model, context):
+    options = {"engine": "vllm", "context": context}  # the fraction, too, is each version's own
+    row = estimate(model, "h200", **options).to_dict()
+    for version in possible_versions(load_model(model), Flags()).versions:
+        one = estimate(model, "h200", engine_version=version, **options).to_dict()
+        for name in ("kv_budget_bytes", "kv_tokens", "max_sessions"):
+            assert row[f"{name}_low"] <= one[name] <= row[f"{name}_high"], (version, name)

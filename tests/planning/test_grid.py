@@ -59,8 +59,11 @@ def cells(grid):
         {"model": "mistral-7b,llama-2-7b", "gpu": "a100-80g", "engine": "generic,textbook", "dp": "1,3"},
         {"model": "mistral-7b,mixtral-8x7b", "gpu": "2xa100-80g", "engine": "vllm", "engine_version": "0.6,0.19,0.31",
          "sessions": "1,20", "context": "1k:32k:x2", "max_seqs": "64,256"},
+        {"model": "mistral-7b-v0.1,qwen3.5-9b,llama-2-7b", "gpu": "h200", "engine": "vllm", "context": "1k:32k:x2"},
+        {"model": "mistral-7b", "gpu": "a100-80g", "engine": "vllm", "engine_version": "0.9", "flags": [{"v1": False}],
+         "context": "1k:32k:x2"},
     ],
-    ids=["many", "prefix", "budgets", "engines", "vllm"],
+    ids=["many", "prefix", "budgets", "engines", "vllm", "no version", "V0 by a flag"],
 )  # fmt: skip
 def test_cells_are_single_estimates(options):
     grid = Grid(options)

@@ -6,6 +6,7 @@ bytes of the profile run for S sequences, V words, C batched tokens, hidden widt
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from kvplan.engines.base import Budget, EngineOptions, Held
@@ -60,13 +61,18 @@ def divide_over(
     """
     middle = divide(memory_bytes, held, options, rules, flags)
     each = [
-        divide(memory_bytes, under(held, other), options, with_flags(other, flags), flags)
+        divide(memory_bytes, under(held, other), _fraction_of(other, options), with_flags(other, flags), flags)
         for other in distinct_budgets(versions)
     ]
     ends = [end for budget in (middle, *each) for end in (budget.kv.low, budget.kv.high) if end is not None]
     source = f"{middle.kv.source}; between: the ends of {versions[0]} to {versions[-1]}"
     kv = middle.kv._replace(low=min(ends), high=max(ends), source=source)
     return middle._replace(overhead=[_reaching(line, each) for line in middle.overhead], kv=kv)
+
+
+def _fraction_of(rules: Rules, options: EngineOptions) -> EngineOptions:
+    """A fraction that nobody gave is the version's own."""
+    return replace(options, memory_fraction=rules.memory_fraction) if options.own_fraction else options
 
 
 def _reaching(line: Line, budgets: list[Budget]) -> Line:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kvplan.arithmetic import at_most, ceil_div, session_units
@@ -45,12 +46,15 @@ class Vllm:
         self.assumed = version is None
         self.rules = rules(version_name(version))
         self.memory_fraction = self.rules.memory_fraction
-        self.length_in_budget = self.rules.generation == 0  # V0 profiled with prompts of the whole length
 
     def defaults(self, gpu: GpuSpec | None) -> Defaults:
         """Of the server, by version and card."""
         device = device_defaults(gpu, version_name(self.version))
         return Defaults(self.memory_fraction, device.max_seqs, device.max_batched_tokens)
+
+    def length_in_budget(self, flags: Mapping[str, Any]) -> bool:
+        """V0 profiled with prompts of the whole length."""
+        return self.rules.generation == 0 or not read_flags(dict(flags)).v1
 
     def memory_bytes(self, gpu: GpuSpec) -> tuple[int, str]:
         """What the runtime offers a process (torch total), which the fraction is taken of."""
@@ -85,8 +89,21 @@ class Vllm:
         for part in options.kv:
             if part.name not in KV_FORMATS:
                 raise InputError(f"vllm has no cache in {part.name}; it has {', '.join(KV_FORMATS)}")
+        return self._plans(version_name(self.version), stages, options)
+
+    def other_plans(
+        self, model: ModelSpec, stages: list[list[CacheGroup]], options: EngineOptions
+    ) -> list[list[CachePlan]]:
+        """By the rules of every version that a server of unknown version may be of."""
+        found = []
+        for version in possible_versions(model, self.flags(options)).versions if self.assumed else ():
+            with suppress(InputError):  # a version that cannot serve it so
+                found.append(self._plans(version, stages, options))
+        return found
+
+    def _plans(self, version: str, stages: list[list[CacheGroup]], options: EngineOptions) -> list[CachePlan]:
         flags = self.flags(options)
-        chosen = Chosen(version_name(self.version), with_flags(self.rules, flags), options, flags)
+        chosen = Chosen(version, with_flags(rules(version), flags), options, flags)
         found = cache_layout(_with_mtp(stages, options), chosen)
         blocks = flags.num_gpu_blocks if chosen.rules.blocks_overridden else None
         return [CachePlan(unit, found.charges, found.fixed, found, blocks) for unit in found.unit_bytes]
@@ -134,10 +151,12 @@ class Vllm:
         """Which version was assumed, and what no log has checked."""
         found = []
         if self.assumed:
-            reach = range_text(possible_versions(model, self.flags(options)))
-            found.append(
-                f"no --engine-version: vllm {self.version} and its defaults are assumed, the band is that of {reach}"
-            )
+            flags = self.flags(options)
+            possible = possible_versions(model, flags)
+            rules_of = possible.versions[-1]
+            which = "its" if rules_of == self.version else f"{self.version}'s"
+            band = "" if flags.num_gpu_blocks else f", the band is that of {range_text(possible)}"
+            found.append(f"no --engine-version: vllm {rules_of} and {which} defaults are assumed{band}")
         if not self.checked(model, options):
             found.append(f"no start-up log of vllm {self.version} with such layers and cards has checked this plan")
         return found

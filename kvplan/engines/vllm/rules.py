@@ -69,7 +69,7 @@ _CHANGES: tuple[tuple[str, dict[str, object]], ...] = (
 _NOT_IN_BUDGET: dict[str, Any] = {
     name: Rules._field_defaults[name]
     for name in (
-        "memory_fraction", "hybrid_groups", "group_threshold", "tokens_by_concurrency", "in_flight_batches",
+        "hybrid_groups", "group_threshold", "tokens_by_concurrency", "in_flight_batches",
         "state_mode", "latent_step", "blocks_overridden", "override_checked",
     )
 }  # fmt: skip

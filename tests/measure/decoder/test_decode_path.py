@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hub_models import attention, dense, furthest, prompts, spec
 
-from kvplan.measure import decode_path
-from kvplan.measure.decode_path import Kind, choose_paths, fastest
+from kvplan.measure import decode_path, naive
+from kvplan.measure.decode_path import Kind, choose_paths, fastest, use_path
 from kvplan.measure.decoder.attend import DECODE_PATHS
 from kvplan.measure.decoder.build import build_decoder
 from kvplan.measure.decoder.cache.contiguous import ContiguousCache
@@ -58,3 +60,14 @@ def test_a_trial_takes_a_part_of_a_large_cache(monkeypatch):
     assert (q.shape, k.shape) == ((1, 2, 3, 16), (1, 2, 100, 16))
     q, k, _ = KIND.tensors(8, CPU)
     assert (q.shape, k.shape) == ((2, 2, 3, 16), (2, 2, 40, 16))  # 100 // 40 sessions
+
+
+def test_operations_are_counted_whatever_form_was_taken(monkeypatch):
+    monkeypatch.setattr(naive, "LENGTHS", (8, 16))
+    decoder = build_decoder(dense(attention(4, 2)))
+    use_path(decoder, "explicit")
+    silent = SimpleNamespace(begin=lambda _: None, note=lambda _: None)
+    setting = SimpleNamespace(rank=decoder.rank, options=SimpleNamespace(time_budget_s=1e6), progress=silent)
+    rows = [row for row in naive.naive_rows(setting, decoder) if row["quantity"].endswith("attention_operations")]
+    assert len(rows) == 4  # two ways, two lengths
+    assert all(row["observed"] == pytest.approx(row["predicted"], rel=0.01) for row in rows)
