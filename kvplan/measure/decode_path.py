@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from time import perf_counter
 from typing import NamedTuple
 
@@ -14,11 +13,11 @@ from kvplan.measure.decoder.attend import DECODE_PATHS
 from kvplan.measure.decoder.attention import Attention
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.place import Place
+from kvplan.measure.decoder.winner import winner
 from kvplan.units import MIB
 
 TRIAL_BYTES = 128 * MIB  # of keys and values, at most
 TRIAL_ROUNDS = 5
-WORTH = 0.95  # the first form stays unless another takes less than this share of its time
 FIRST = "grouped"
 
 
@@ -69,9 +68,7 @@ def _plain(decoder: Decoder) -> list[Attention]:
 def fastest(kind: Kind, batches: Sequence[int], place: Place, synchronize: Callable[[], None]) -> str:
     """The form whose mean time over the batches is least."""
     seconds = [trial_seconds(kind.tensors(batch, place), synchronize) for batch in batches]
-    means = {name: prod(each[name] for each in seconds) ** (1 / len(seconds)) for name in DECODE_PATHS}
-    best = min(means, key=lambda name: means[name])
-    return best if means[best] < WORTH * means[FIRST] else FIRST
+    return winner({name: [each[name] for each in seconds] for name in DECODE_PATHS}, FIRST)
 
 
 @torch.inference_mode()
@@ -80,7 +77,7 @@ def trial_seconds(tensors: tuple[Tensor, Tensor, Tensor], synchronize: Callable[
     q, k, v = tensors
     mask = None if q.device.type == "cpu" else torch.zeros(1, 1, 1, k.shape[2], device=q.device, dtype=q.dtype)
     best = dict.fromkeys(DECODE_PATHS, float("inf"))
-    for _ in range(TRIAL_ROUNDS + 1):  # the first is a warm-up, and never the best
+    for _ in range(TRIAL_ROUNDS + 1):  # the first is a warm-up
         for name, path in DECODE_PATHS.items():
             synchronize()
             start = perf_counter()

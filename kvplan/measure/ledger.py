@@ -142,7 +142,10 @@ def _packed(rank: Rank, host: Host, tensors: list[StoredTensor]) -> list[Line]:
 def _most_packed(rank: Rank, host: Host, tensors: list[StoredTensor]) -> tuple[int, int]:
     copies = rank.model.tied and any(LAYOUTS[name].copies for name in host.layouts)
     matrices = [t for t in tensors if t.columns > 1]
-    orders = [(t, name) for t in matrices for name in host.layouts if not swells(name, t.rows, t.columns)]
-    largest = {t: max(packed_elements(name, t.rows, t.columns) for each, name in orders if each == t) for t in matrices}
-    padding = sum(t.times * (most - t.rows * t.columns) for t, most in largest.items()) * host.value_bytes
+    padding = sum(t.times * (_most_elements(host, t) - t.rows * t.columns) for t in matrices) * host.value_bytes
     return rank.vocab_rows * rank.model.hidden_size * host.value_bytes if copies else 0, padding
+
+
+def _most_elements(host: Host, t: StoredTensor) -> int:
+    orders = (name for name in host.layouts if not swells(name, t.rows, t.columns))
+    return max(packed_elements(name, t.rows, t.columns) for name in orders)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from kvplan.measure.decoder.layouts import LAYOUTS, filled, obstacle
+from kvplan.measure.decoder.layouts import LAYOUTS, filled, possible
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.place import Place
 from kvplan.units import MIB
@@ -57,8 +57,8 @@ def quick_dtype(device: torch.device, synchronize: Callable[[], None]) -> str:
 
 def _fastest_product(place: Place, synchronize: Callable[[], None]) -> tuple[float, str]:
     """Seconds of a small product in the fastest order of its weights, and the order."""
-    names = [name for name in LAYOUTS if obstacle(name, place) is None]
-    return min((_product_s(place, name, PRODUCT_SIZE[place.device.type], synchronize), name) for name in names)
+    size = PRODUCT_SIZE[place.device.type]
+    return min((_product_s(place, name, size, synchronize), name) for name in possible(place))
 
 
 @torch.inference_mode()

@@ -10,7 +10,7 @@ import torch
 from kvplan.errors import InputError
 from kvplan.measure.activations import Pass
 from kvplan.measure.datasheet import Datasheet, datasheet_of
-from kvplan.measure.decoder.layouts import LAYOUTS, obstacle
+from kvplan.measure.decoder.layouts import possible
 from kvplan.measure.decoder.packing import Packing
 from kvplan.measure.decoder.parallel import Group
 from kvplan.measure.decoder.place import DTYPES, Place
@@ -45,7 +45,7 @@ class Setting(NamedTuple):
     points: tuple[tuple[int, int], ...]  # batch, context: those that fit
     prompt: int  # tokens of the longest prompt that is run
     progress: Progress
-    datasheet: Datasheet | None = None
+    datasheet: Datasheet | None  # of GPUs that the zoo knows
 
     @property
     def place(self) -> Place:
@@ -107,7 +107,7 @@ def settle_on(
 
 def _host(observer: Observer, total: Total, dtype: str) -> Host:
     place = Place(observer.device, DTYPES[dtype])
-    layouts = tuple(name for name in LAYOUTS if obstacle(name, place) is None)
+    layouts = tuple(possible(place))
     return Host(
         memory_bytes=total.bytes,
         baseline_bytes=total.baseline_bytes,

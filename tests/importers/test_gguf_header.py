@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from gguf_models import dense, in_block, keys, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from traced_memory import traced_peak
 
 from kvplan.errors import InputError, SpecError
 from kvplan.formats import FORMATS
@@ -111,12 +111,9 @@ DAMAGED = [
 def test_damage_is_told(data: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(data)
-    tracemalloc.start()
-    with pytest.raises(SpecError, match=said):
+    with traced_peak() as peak, pytest.raises(SpecError, match=said):
         read_file(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2_000_000
+    assert peak.bytes < 2_000_000
 
 
 def test_a_file_cut_at_any_byte_is_refused(small: Path, tmp_path: Path) -> None:

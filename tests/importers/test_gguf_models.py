@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import gguf
 import pytest
 from gguf_families import FAMILIES, Made, deepseek, fused, qwen3_next, sparse
 from gguf_models import HIDDEN, dense, write
+from traced_memory import traced_peak
 
 from kvplan.errors import SpecError
 from kvplan.importers.gguf import import_gguf, read_gguf
@@ -198,9 +198,7 @@ def test_a_vocabulary_is_stepped_over(tmp_path: Path) -> None:
     words = [f"word{number}" for number in range(20_000)]
     more = {"tokenizer.ggml.tokens": words, "tokenizer.ggml.scores": [0.5] * 20_000}
     path = write(tmp_path / "a.gguf", "llama", {**k, **more}, t)
-    tracemalloc.start()
-    found = read_gguf(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with traced_peak() as peak:
+        found = read_gguf(path)
     assert found.keys["tokenizer.ggml.tokens"] == (20_000,)
-    assert peak < 200_000
+    assert peak.bytes < 200_000

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import time
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import safetensors.numpy
 from checkpoint_files import header, llama, raw, write, write_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from traced_memory import traced_peak
 
 from kvplan.errors import SpecError
 from kvplan.importers.safetensors import DTYPE_BITS, read_file_header, read_header
@@ -97,12 +97,9 @@ DAMAGED = [
 def test_damage_is_told(data: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     path.write_bytes(data)
-    tracemalloc.start()
-    with pytest.raises(SpecError, match=said):
+    with traced_peak() as peak, pytest.raises(SpecError, match=said):
         read_file_header(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2_000_000
+    assert peak.bytes < 2_000_000
 
 
 def test_a_file_cut_at_any_byte_is_refused(tmp_path: Path) -> None:
@@ -215,13 +212,11 @@ def test_forty_shards_of_a_terabyte_take_milliseconds_each(tmp_path: Path) -> No
     # 40 shards of 512 tensors of 50 MB: sparse files, of which nothing but the headers is there
     shard = {f"model.layers.{{}}.mlp.experts.{i}.up_proj.weight": ("BF16", (5000, 5000)) for i in range(512)}
     write_shards(tmp_path, [{n.format(s): each for n, each in shard.items()} for s in range(40)], sparse=True)
-    tracemalloc.start()
-    began = time.perf_counter()
-    found = read_header(tmp_path)
-    took = time.perf_counter() - began
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    with traced_peak() as peak:
+        began = time.perf_counter()
+        found = read_header(tmp_path)
+        took = time.perf_counter() - began
     assert len(found) == 40 * 512
     assert sum(t.bytes for t in found) == 40 * 512 * 50_000_000
-    assert peak < 40_000_000  # 32 MiB of it a buffer for the index, which is filled as far as the file goes
+    assert peak.bytes < 40_000_000  # 32 MiB of it a buffer for the index, which is filled as far as the file goes
     assert took < 8  # tracing makes it some ten times slower

@@ -10,7 +10,7 @@ they are missing or disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -105,6 +105,11 @@ def obstacle(layout: str, place: Place) -> str | None:
         return None if _agrees(layout, place) else "it gave other results on this machine"
     except RuntimeError as error:
         return str(error).splitlines()[0]
+
+
+def possible(place: Place, layouts: Iterable[str] = LAYOUTS) -> list[str]:
+    """Those of the orders that can be used with this device and format."""
+    return [name for name in layouts if obstacle(name, place) is None]
 
 
 def _has(library: str, name: str) -> bool:

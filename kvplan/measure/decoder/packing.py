@@ -7,7 +7,7 @@ less on many CPUs.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -16,13 +16,13 @@ from torch import Tensor
 
 from kvplan.measure.decoder.decoder import Decoder
 from kvplan.measure.decoder.latent import Expansion
-from kvplan.measure.decoder.layouts import LAYOUTS, filled, obstacle, packed_elements, swells
+from kvplan.measure.decoder.layouts import LAYOUTS, filled, packed_elements, possible, swells
 from kvplan.measure.decoder.linear import Linear
 from kvplan.measure.decoder.place import Place
+from kvplan.measure.decoder.winner import winner
 
 TRIAL_BYTES = 64 * 2**20  # beyond the caches of most CPUs
 TRIAL_COPIES, TRIAL_ROUNDS = 64, 6  # of small matrices so many that they are beyond the caches too
-WORTH = 0.95  # rows stay rows unless another order takes less than this share of their time
 
 
 Layouts = dict[tuple[int, int], str]  # by rows and columns of the matrices
@@ -41,15 +41,15 @@ class Packing(NamedTuple):
         return tuple(sorted(set(self.layouts.values()))) or ("rows",)
 
 
-def choose_layouts(decoder: Decoder, batches: Sequence[int] = (1,), layouts: Sequence[str] = tuple(LAYOUTS)) -> Layouts:
+def choose_layouts(decoder: Decoder, batches: Sequence[int] = (1,), layouts: Iterable[str] = LAYOUTS) -> Layouts:
     """The fastest order for each shape of matrix with these rows of input; a single one is not tried but taken."""
-    possible = [name for name in layouts if obstacle(name, decoder.place) is None]
+    names = possible(decoder.place, layouts)
     shapes = dict.fromkeys((linear.rows, linear.columns) for linear in _plain(decoder))
-    if len(possible) < 2:
-        return {shape: name for shape in shapes for name in possible}
+    if len(names) < 2:
+        return {shape: name for shape in shapes for name in names}
     found = {}
     for shape in shapes:
-        here = [name for name in possible if not swells(name, *shape)]
+        here = [name for name in names if not swells(name, *shape)]
         found[shape] = here[0] if len(here) == 1 else fastest(decoder.place, shape, batches, here)
     return found
 
@@ -82,11 +82,7 @@ def _plain(decoder: Decoder) -> list[Linear]:
 
 def fastest(place: Place, shape: tuple[int, int], batches: Sequence[int], layouts: Sequence[str]) -> str:
     """The order in which matrices of this shape multiply these rows of input in the least time, all batches alike."""
-    means = {
-        name: prod(each) ** (1 / len(each)) for name, each in trial_seconds(place, shape, batches, layouts).items()
-    }
-    best = min(means, key=lambda name: means[name])
-    return best if best == "rows" or means[best] < WORTH * means.get("rows", float("inf")) else "rows"
+    return winner(trial_seconds(place, shape, batches, layouts), "rows")
 
 
 @torch.inference_mode()
@@ -101,7 +97,7 @@ def trial_seconds(
     inputs = [torch.ones(batch, columns, device=place.device, dtype=place.dtype) for batch in batches]
     trials = {name: [_trial(rows, columns, place, name, min(batches)) for _ in range(copies)] for name in layouts}
     best = {name: [float("inf")] * len(batches) for name in layouts}
-    for _ in range(TRIAL_ROUNDS + 1):  # the first is a warm-up, and never the best
+    for _ in range(TRIAL_ROUNDS + 1):  # the first is a warm-up
         for name, linears in trials.items():
             best[name] = [min(old, _round(linears, x)) for old, x in zip(best[name], inputs, strict=True)]
     return best

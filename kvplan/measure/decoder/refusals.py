@@ -30,16 +30,18 @@ def _kinds(rank: Rank) -> Iterator[str]:
         yield from _moe_kinds(layer)
 
 
+def _present(*kinds: tuple[object, str]) -> Iterator[str]:
+    return (kind for present, kind in kinds if present)
+
+
 def _model_kinds(model: ModelSpec) -> Iterator[str]:
-    for present, kind in (
+    yield from _present(
         (model.per_layer_input, "per-layer inputs (Gemma 3n, Gemma 4)"),
         (model.altup_inputs, "AltUp streams (Gemma 3n)"),
         (model.laurel_rank, "learned residuals (Gemma 3n)"),
         (model.attention_residuals, "attention residuals (Kimi K3)"),
         (model.embedding_size, "a projected embedding (OPT-350m)"),
-    ):
-        if present:
-            yield kind
+    )
 
 
 def _layer_kinds(layer: Layer) -> Iterator[str]:
@@ -52,20 +54,18 @@ def _layer_kinds(layer: Layer) -> Iterator[str]:
         yield "empty layers"
     elif norm_roles(layer) is None:
         yield f"layers with {layer.norms} norms"
-    for present, kind in (
+    yield from _present(
         (layer.mlp and layer.moe, "an MLP beside the experts (Gemma 4)"),
         (layer.weights_of or layer.use_projection or layer.use_adapter_rank, "layers with shared weights (Zamba2)"),
         (layer.scalars, "learned scalars in its layers (Apertus, Gemma 4)"),
-    ):
-        if present:
-            yield kind
+    )
 
 
 def _attention_kinds(layer: Layer, rank: Rank) -> Iterator[str]:
     a = layer.attention
     if a is None:
         return
-    for present, kind in (
+    yield from _present(
         (a.indexer, "sparse attention with an indexer (MiniMax M3)"),
         (a.head_gate, "a gate for each head (Step 3.7)"),
         (a.value_from_key, "values taken from the keys (Gemma 4)"),
@@ -73,9 +73,7 @@ def _attention_kinds(layer: Layer, rank: Rank) -> Iterator[str]:
         (a.input_size, "attention over a wider input (Zamba2)"),
         (a.output_gate and a.qkv_bias, "an output gate together with biases"),
         (rank.tp > 1 and a.qk_norm == "full", "query and key norms over the full width, which tp would divide"),
-    ):
-        if present:
-            yield kind
+    )
 
 
 def _rope_kinds(layer: Layer, rank: Rank) -> Iterator[str]:
@@ -93,22 +91,18 @@ def _latent_kinds(layer: Layer) -> Iterator[str]:
     m = layer.latent
     if m is None:
         return
-    for present, kind in (
+    yield from _present(
         (m.indexer, "sparse attention with an indexer (DeepSeek-V3.2)"),
         (m.output_gate, "an output gate beside a latent (Kimi K3)"),
-    ):
-        if present:
-            yield kind
+    )
 
 
 def _moe_kinds(layer: Layer) -> Iterator[str]:
     m = layer.moe
     if m is None:
         return
-    for present, kind in (
+    yield from _present(
         (m.latent_size, "experts in a latent width"),
         (m.router_scales, "router scales (Gemma 4)"),
         (m.here != m.experts, "experts on other ranks (ep)"),
-    ):
-        if present:
-            yield kind
+    )
